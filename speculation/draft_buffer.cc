@@ -75,9 +75,11 @@ TokenTree::Outcome DraftBuffer::AddNode(const TokenTree::Proposal& proposal,
   switch (outcome) {
     case TokenTree::Outcome::kAdded:
     case TokenTree::Outcome::kMerged:
+      ++fates_.placed;
       Know(tree_.length());
       break;
     case TokenTree::Outcome::kCommitted:
+      ++fates_.committed;
       Count(place, /*equal=*/true);
       Know(place + 1);
       // A sibling of the token that differed.
@@ -86,6 +88,7 @@ TokenTree::Outcome DraftBuffer::AddNode(const TokenTree::Proposal& proposal,
       }
       break;
     case TokenTree::Outcome::kContradicted:
+      ++fates_.contradicted;
       Count(place, /*equal=*/false);
       if (place < known_length_) break;  // the right sibling is known
       standing_ = Standing::kMismatch;
@@ -93,6 +96,8 @@ TokenTree::Outcome DraftBuffer::AddNode(const TokenTree::Proposal& proposal,
       left_main_length_ = std::max(left_main_length_, place + 1);
       break;
     case TokenTree::Outcome::kStale:
+      ++fates_.stale;
+      break;
     case TokenTree::Outcome::kRepeated:
     case TokenTree::Outcome::kMalformed:
       break;
@@ -103,11 +108,16 @@ TokenTree::Outcome DraftBuffer::AddNode(const TokenTree::Proposal& proposal,
 DraftBuffer::Outcome DraftBuffer::Add(const Tail& tail,
                                       absl::Span<const int32_t> text) {
   if (tail.base_length < 1) return Outcome::kMalformed;
-  if (tail.base_length < newest_.base_length) return Outcome::kStale;
-  const Outcome outcome =
-      tail.is_tree() || (speaks_tree() && tail.token_ids.empty())
-          ? AddNodes(tail, text)
-          : AddChain(tail, text);
+  if (tail.base_length < newest_.base_length) {
+    fates_.stale += static_cast<int64_t>(tail.token_ids.size());
+    return Outcome::kStale;
+  }
+  const bool is_tree =
+      tail.is_tree() || (speaks_tree() && tail.token_ids.empty());
+  const Outcome outcome = is_tree ? AddNodes(tail, text) : AddChain(tail, text);
+  if (!is_tree && outcome == Outcome::kStale) {
+    fates_.stale += static_cast<int64_t>(tail.token_ids.size());
+  }
   if (standing_ == Standing::kOpen && known_length_ >= tree_.length()) {
     standing_ = Standing::kFlow;
   }

@@ -18,6 +18,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/types/optional.h"
@@ -80,6 +81,16 @@ class DraftBuffer {
   };
   Account TakeAccount();
 
+  // What became of nodes that came, tokens of chains among them.
+  struct Fates {
+    int64_t placed = 0;        // in the tree
+    int64_t committed = 0;     // late: the text goes on with it already
+    int64_t contradicted = 0;  // late: another token is committed there
+    int64_t stale = 0;         // below one that was dropped, or out of turn
+  };
+  // Of those since the last call.
+  Fates TakeFates() { return std::exchange(fates_, Fates()); }
+
   const TokenTree& tree() const { return tree_; }
   // From the root always to the likeliest child, as indices of nodes.
   const std::vector<int>& best_path() const { return best_path_; }
@@ -140,6 +151,7 @@ class DraftBuffer {
   int verified_length_ = 0;
   int accepted_length_ = 0;
   Account account_;
+  Fates fates_;
 };
 
 }  // namespace nacre::speculation

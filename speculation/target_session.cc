@@ -26,7 +26,8 @@ TargetSession::TargetSession(Options options, std::vector<int32_t> committed)
       wait_(options_.has_draft, options_.plan.gate_timeout_ns),
       acknowledged_(committed_length()) {}
 
-TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
+TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail,
+                                                 DraftBuffer::Fates* fates) {
   if (finished() || !wait_.has_draft() || tail.epoch < options_.epoch) {
     return TailOutcome::kStale;
   }
@@ -35,6 +36,8 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
     return TailOutcome::kMalformed;
   }
   const DraftBuffer::Outcome outcome = buffer_.Add(tail, committed());
+  const DraftBuffer::Fates of_nodes = buffer_.TakeFates();
+  if (fates != nullptr) *fates = of_nodes;
   // Where the draft speaks, only it is listened to.
   if (buffer_.tree().has_local() && buffer_.has_draft_tail()) {
     buffer_.DropLocal();

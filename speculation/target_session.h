@@ -68,8 +68,9 @@ class TargetSession {
   //   with the ratio test a tree, or a token without its distribution;
   // - repeated: kApplied. Repeated positions of others are skipped.
   // Of a malformed tree the nodes before the malformed one stay. May be called
-  // while a step runs.
-  TailOutcome OnTail(const Tail& tail);
+  // while a step runs. `fates`: what became of its nodes, where they are this
+  // draft's.
+  TailOutcome OnTail(const Tail& tail, DraftBuffer::Fates* fates = nullptr);
 
   void OnPlan(const TargetPlan& plan) {
     options_.plan = plan;

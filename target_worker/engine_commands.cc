@@ -18,6 +18,14 @@ namespace {
 // A century: added to a time it does not overflow.
 constexpr int64_t kNoTimeoutNs = int64_t{100} * 365 * 24 * 3600 * 1'000'000'000;
 
+void CountFates(const speculation::DraftBuffer::Fates& fates,
+                worker::EngineStats* stats) {
+  stats->placed_nodes += static_cast<uint64_t>(fates.placed);
+  stats->late_nodes +=
+      static_cast<uint64_t>(fates.committed + fates.contradicted);
+  stats->stale_nodes += static_cast<uint64_t>(fates.stale);
+}
+
 }  // namespace
 
 speculation::TargetPlan TargetEngine::Followed(
@@ -87,7 +95,11 @@ void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {
     ++accounts_.counts().rejected_messages;
     return;
   }
-  switch (session.schedule.OnTail(tail)) {
+  speculation::DraftBuffer::Fates fates;
+  const TargetSession::TailOutcome outcome =
+      session.schedule.OnTail(tail, &fates);
+  CountFates(fates, &accounts_.counts());
+  switch (outcome) {
     case TargetSession::TailOutcome::kApplied:
     case TargetSession::TailOutcome::kMismatch:
       return;

@@ -151,6 +151,11 @@ void Pairing::OpenDraft(Session& session, uint64_t worker_id) {
        draft.tokenizer_vocab_size, state_.options.tokenizer->vocab_size()});
   opening.num_slots = session.draft_slots;
   opening.plan = session.schedule().plan().draft;
+  // The plan may be of a draft before, which had no slots. A shape by
+  // probability is for good.
+  if (opening.num_slots > 0 && session.request().tree.ranks_by_q()) {
+    opening.plan.tree = session.request().tree;
+  }
   opening.epoch = session.schedule().epoch();
   if (session.hidden_channel() != 0) {
     opening.hidden_address = target.address;

@@ -302,6 +302,55 @@ TEST(EngineTrees, WithoutRoomForBranchesItDraftsAChain) {
   EXPECT_EQ(fixture.TakeDrafted(1).size(), 6u);
 }
 
+// Two tokens are left of one session and many of another; the pool has no
+// token more than they reserve.
+TEST(EngineTrees, TreesStayWithinWhatWasReserved) {
+  for (const int num_slots : {64, 128}) {
+    for (uint32_t seed = 0; seed < 10; ++seed) {
+      SCOPED_TRACE(::testing::Message() << num_slots << " slots, " << seed);
+      std::mt19937 random(seed);
+      TableModelOptions options;
+      options.kv_capacity_tokens = (3 + 1 + num_slots) + (3 + 80 + num_slots);
+      DraftFixture fixture(options);
+      std::vector<Receiver> receivers;
+      for (const int id : {1, 2}) {
+        OpenDraft open = OpenTree(static_cast<uint64_t>(id),
+                                  Prompt(3, seed + static_cast<uint32_t>(id)),
+                                  /*rows=*/32, num_slots, /*lead=*/16);
+        open.plan.least_score = -60;
+        open.max_length = 3 + (id == 1 ? 1 : 80);
+        fixture.Open(open);
+        receivers.emplace_back(&fixture, open);
+      }
+      for (int i = 0; i < 60; ++i) {
+        ASSERT_TRUE(fixture.engine->RunOnce().ok());
+        ASSERT_EQ(fixture.engine->stats().kv_free_tokens, 0);
+        Receiver& receiver = receivers[1];
+        receiver.Take();
+        if (random() % 3 != 0) continue;
+        // Along any branch, or none.
+        const auto& nodes = receiver.tree().nodes();
+        Ids path = {static_cast<int32_t>(random() % 16)};
+        if (!nodes.empty()) {
+          const Ids text =
+              receiver.TextOf(static_cast<int>(random() % nodes.size()));
+          path.assign(text.begin() +
+                          static_cast<std::ptrdiff_t>(receiver.text().size()),
+                      text.end());
+        }
+        if (receiver.text().size() + path.size() > 3 + 80) break;
+        receiver.Commit(path);
+      }
+      fixture.Drain();
+      receivers[0].Take();
+      // Nothing is behind its only position.
+      EXPECT_EQ(receivers[0].tree().BestDepth(), 1);
+      EXPECT_GT(receivers[1].num_nodes(), num_slots);
+      EXPECT_TRUE(fixture.failures.empty());
+    }
+  }
+}
+
 TEST(EngineTrees, ASessionWithAPolicyOrTheRatioTestDraftsAChain) {
   DraftFixture fixture;
   OpenDraft open = OpenTree(1, Prompt(5, 4), 4, 64);

@@ -4,7 +4,7 @@
 // and four at once.
 //
 // NACRE_LOSSLESS_PROMPTS=all (label slow) takes all 100 GSM8K and 164 HumanEval
-// prompts.
+// prompts; of trees a third of them.
 
 #include <gtest/gtest.h>
 
@@ -118,13 +118,24 @@ class TargetAlone {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
 };
 
-std::vector<tools::Prompt> Prompts() {
+bool TakesAllPrompts() {
   const char* all = std::getenv("NACRE_LOSSLESS_PROMPTS");
-  const bool everything = all != nullptr && std::string(all) == "all";
-  auto prompts = LoadPrompts("gsm8k_100.jsonl", everything ? 100 : 20);
-  const auto code = LoadPrompts("humaneval.jsonl", everything ? 164 : 10);
+  return all != nullptr && std::string(all) == "all";
+}
+
+std::vector<tools::Prompt> LoadBoth(size_t num_gsm8k, size_t num_humaneval) {
+  auto prompts = LoadPrompts("gsm8k_100.jsonl", num_gsm8k);
+  const auto code = LoadPrompts("humaneval.jsonl", num_humaneval);
   prompts.insert(prompts.end(), code.begin(), code.end());
   return prompts;
+}
+
+std::vector<tools::Prompt> Prompts() {
+  return TakesAllPrompts() ? LoadBoth(100, 164) : LoadBoth(20, 10);
+}
+
+std::vector<tools::Prompt> TreePrompts() {
+  return TakesAllPrompts() ? LoadBoth(34, 54) : LoadBoth(4, 2);
 }
 
 class LosslessTest : public ::testing::Test {
@@ -259,7 +270,7 @@ TEST_P(LosslessBranchesTest, EqualTheTargetAlone) {
   }
   Service service(std::move(options));
   TargetAlone alone;
-  const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 8);
+  const std::vector<tools::Prompt> prompts = TreePrompts();
   std::vector<Setting> settings = Settings();
   settings.push_back(
       {"T1_penalties",
@@ -304,6 +315,10 @@ TEST_P(LosslessBranchesTest, EqualTheTargetAlone) {
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
 
+constexpr char kEagle2[] = "eagle2:k=4,depth=4";
+constexpr char kStatic[] =
+    "static:[[0],[1],[2],[0,0],[0,1],[1,0],[9],[0,0,0],[0,0,0,0]]";
+
 INSTANTIATE_TEST_SUITE_P(
     Trees, LosslessBranchesTest,
     ::testing::Values(TreeCase{"good", false, false},
@@ -311,10 +326,10 @@ INSTANTIATE_TEST_SUITE_P(
                       TreeCase{"good_and_suffixes", false, true},
                       TreeCase{"cape", false, false, "cape"},
                       TreeCase{"cape_foreign", true, true, "cape"},
-                      TreeCase{"eagle2", false, true, "eagle2:k=4,depth=4"},
-                      TreeCase{"static", false, false,
-                               "static:[[0],[1],[2],[0,0],[0,1],[1,0],[9],"
-                               "[0,0,0],[0,0,0,0]]"}),
+                      TreeCase{"eagle2", false, true, kEagle2},
+                      TreeCase{"eagle2_foreign", true, false, kEagle2},
+                      TreeCase{"static", false, false, kStatic},
+                      TreeCase{"static_foreign", true, true, kStatic}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Different methods and parameters side by side on the same workers.

@@ -267,21 +267,24 @@ INSTANTIATE_TEST_SUITE_P(Backends, TreeTest,
 
 TEST_P(TreeTest, NodesHaveTheBitsOfTheirChains) {
 #ifdef NACRE_EMULATED_CUDA
-  const std::vector<int> lengths = {3, 126};
+  const std::vector<int> lengths = {126, 3, 40};
   const int most_nodes = 5;
 #else
   // Around the edges of blocks and of the stretches that attention adds up in.
   const std::vector<int> lengths = {1, 15, 17, 63, 64, 65, 129, 200, 250};
   const int most_nodes = 64;
 #endif
-  for (const size_t sessions : {2, 5, 9}) {
+  for (const size_t sessions : {1, 2, 5, 9}) {
     if (sessions > lengths.size()) break;
     std::vector<Tree> trees;
     for (size_t i = 0; i < sessions; ++i) {
       trees.push_back(NewTree(lengths[(i * 4 + sessions) % lengths.size()]));
-      // All sizes from 1 on; few nodes in most trees, or it takes long.
+      // All sizes from 1 on; few nodes in most trees, or it takes long. One
+      // alone has all that there may be.
       const int most = i == sessions % 4 ? most_nodes : most_nodes / 7 + 1;
-      Grow(1 + static_cast<int>(rng_() % static_cast<uint32_t>(most)),
+      Grow(sessions == 1
+               ? kSlots
+               : 1 + static_cast<int>(rng_() % static_cast<uint32_t>(most)),
            &trees.back());
     }
     ExpectBitsOfChains(&trees);

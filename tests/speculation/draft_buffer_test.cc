@@ -119,6 +119,33 @@ TEST_F(DraftBufferTest, ALateSiblingMendsAMismatch) {
   ExpectAccount(1, 1);
 }
 
+TEST_F(DraftBufferTest, TellsWhatBecameOfNodes) {
+  EXPECT_EQ(Add(MakeNodes(3, 1, {1, 5}, {0, 0})), Outcome::kApplied);
+  EXPECT_FALSE(Commit({1, 2}));
+  // Late: the committed token, another one, and one behind that.
+  EXPECT_EQ(Add(MakeNodes(3, 3, {2, 6, 7}, {1, 1, 4})), Outcome::kApplied);
+  // Behind what was dropped.
+  EXPECT_EQ(Add(MakeNodes(3, 6, {8}, {2})), Outcome::kStale);
+  const DraftBuffer::Fates fates = buffer_.TakeFates();
+  EXPECT_EQ(fates.placed, 2);
+  EXPECT_EQ(fates.committed, 1);
+  EXPECT_EQ(fates.contradicted, 1);
+  EXPECT_EQ(fates.stale, 2);
+  EXPECT_EQ(buffer_.TakeFates().stale, 0);
+}
+
+TEST_F(DraftBufferTest, TellsWhatBecameOfAChain) {
+  EXPECT_EQ(Add(MakeTail(3, 3, {1, 2})), Outcome::kApplied);
+  EXPECT_TRUE(Commit({9}));
+  EXPECT_EQ(Add(MakeTail(3, 5, {3, 4})), Outcome::kStale);
+  EXPECT_EQ(Add(MakeTail(4, 4, {5})), Outcome::kApplied);
+  EXPECT_EQ(Add(MakeTail(3, 7, {6})), Outcome::kStale);  // out of turn
+  const DraftBuffer::Fates fates = buffer_.TakeFates();
+  EXPECT_EQ(fates.placed, 3);
+  EXPECT_EQ(fates.committed + fates.contradicted, 0);
+  EXPECT_EQ(fates.stale, 3);
+}
+
 TEST_F(DraftBufferTest, WhatWasToldIsNotTakenBack) {
   EXPECT_FALSE(Commit({1}));
   EXPECT_EQ(Add(MakeNodes(3, 1, {9}, {0})), Outcome::kMismatch);

@@ -175,11 +175,21 @@ class WildDraft {
   std::vector<int> places_;  // of each node
 };
 
-// Returns how many tokens the target proposed itself.
-uint64_t RunWild(uint64_t seed, bool draws_tokens) {
+struct WildCounts {
+  uint64_t suffix_proposed = 0;  // tokens by the target itself
+  int refused = 0;               // sessions
+};
+
+// `is_tight`: the pool has room for the texts of all sessions, and for the
+// slots of some: who comes late may find neither.
+WildCounts RunWild(uint64_t seed, bool draws_tokens, bool is_tight = false) {
   std::mt19937_64 random(seed);
   nacre::testing::TableModelOptions options;
   options.draws_tokens = draws_tokens;
+  // Texts of 21 to 80 tokens each.
+  if (is_tight) {
+    options.kv_capacity_tokens = 80 + static_cast<int64_t>(random() % 400);
+  }
   if (random() % 2 == 0) options.eos_token_ids = {5};
   TargetFixture fixture(options, {.max_rows = random() % 3 == 0 ? 24 : 512});
   if (random() % 4 != 0) {
@@ -191,6 +201,7 @@ uint64_t RunWild(uint64_t seed, bool draws_tokens) {
   const int64_t free = fixture.engine->stats().kv_free_tokens;
   std::map<uint64_t, Ids> said;
   std::vector<WildDraft> drafts;
+  WildCounts counts;
   const uint64_t sessions = 1 + random() % 5;
   for (uint64_t id = 1; id <= sessions; ++id) {
     OpenTarget open =
@@ -216,7 +227,10 @@ uint64_t RunWild(uint64_t seed, bool draws_tokens) {
   for (int step = 0; step < 4000; ++step) {
     bool all_done = true;
     for (uint64_t id = 1; id <= sessions; ++id) {
-      if (fixture.finish[id] != speculation::FinishReason::kNone) continue;
+      if (fixture.finish[id] != speculation::FinishReason::kNone ||
+          fixture.failures.count(id) > 0) {
+        continue;
+      }
       all_done = false;
       fixture.Acknowledge(id);
       if (random() % 3 != 0) drafts[id - 1].Send();
@@ -224,9 +238,16 @@ uint64_t RunWild(uint64_t seed, bool draws_tokens) {
     if (all_done) break;
     const absl::Status ran = fixture.engine->RunOnce().status();
     EXPECT_TRUE(ran.ok()) << ran;
-    if (!ran.ok()) return 0;
+    EXPECT_GE(fixture.engine->stats().kv_free_tokens, 0);
+    if (!ran.ok()) return counts;
   }
   for (uint64_t id = 1; id <= sessions; ++id) {
+    if (fixture.failures.count(id) > 0) {
+      EXPECT_TRUE(is_tight && absl::IsResourceExhausted(fixture.failures[id]))
+          << fixture.failures[id];
+      ++counts.refused;
+      continue;
+    }
     EXPECT_EQ(fixture.tokens[id], said[id]) << "session " << id;
     TargetCommands commands;
     commands.stream = 1;
@@ -235,17 +256,72 @@ uint64_t RunWild(uint64_t seed, bool draws_tokens) {
   }
   fixture.Drain();
   EXPECT_EQ(fixture.engine->stats().kv_free_tokens, free);
-  return fixture.engine->stats().suffix_proposed;
+  counts.suffix_proposed = fixture.engine->stats().suffix_proposed;
+  return counts;
 }
 
 TEST(TargetTrees, EqualTheTargetAloneWhateverIsDrafted) {
   uint64_t suffix_proposed = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(seed);
-    suffix_proposed += RunWild(seed, /*draws_tokens=*/seed % 2 == 1);
+    suffix_proposed +=
+        RunWild(seed, /*draws_tokens=*/seed % 2 == 1).suffix_proposed;
     if (HasFailure()) return;
   }
   EXPECT_GT(suffix_proposed, 0u);
+}
+
+TEST(TargetTrees, EqualTheTargetAloneInTightPools) {
+  int refused = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    refused += RunWild(seed, /*draws_tokens=*/seed % 2 == 1, /*is_tight=*/true)
+                   .refused;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+// Siblings in slots are no positions: two tokens are left, and the draft has
+// a hundred for the first of them.
+TEST(TargetTrees, ManySiblingsNeedNoMoreThanWasReserved) {
+  constexpr int kVocab = 256;
+  constexpr int kOthers = 24;  // positions of the other session
+  nacre::testing::TableModelOptions options;
+  options.vocab_size = kVocab;
+  options.kv_capacity_tokens = 1 + 2 + kSlots + kOthers;
+  TargetFixture* running = nullptr;
+  std::vector<int64_t> free_in_steps;
+  options.on_forward = [&](int) {
+    free_in_steps.push_back(running->model.kv_free_tokens());
+    return absl::OkStatus();
+  };
+  TargetFixture fixture(options);
+  running = &fixture;
+  const OpenTarget open = TreeOpen(1, {3}, 2);
+  OpenTarget other = TreeOpen(2, {6}, kOthers - 1);
+  const Ids said = Autoregressive(fixture.model, open);
+  const Ids others = Autoregressive(fixture.model, other);
+  MakeRowsFree(fixture);
+  fixture.Open(open);
+  fixture.Open(other);
+  Nodes nodes;
+  for (int32_t id = 0; id < 100; ++id) {
+    nodes.token_ids.push_back((said[1] + 1 + id) % kVocab);
+    nodes.parents.push_back(0);
+    nodes.scores.push_back(-1);
+  }
+  nodes.token_ids[20] = said[1];
+  SendTree(fixture, 1, 1, 1, nodes);
+  fixture.RunToEnd(1);
+  ASSERT_FALSE(free_in_steps.empty());
+  EXPECT_EQ(free_in_steps[0], 0);
+  EXPECT_EQ(fixture.tokens[1], said);
+  EXPECT_GT(RowsOf(fixture), 16);
+  EXPECT_LE(RowsOf(fixture), 1 + kSlots);
+  fixture.RunToEnd(2);
+  EXPECT_EQ(fixture.tokens[2], others);
+  EXPECT_TRUE(fixture.failures.empty());
 }
 
 }  // namespace

@@ -45,6 +45,12 @@ struct EngineStats {
   // verified, and of these the right ones.
   uint64_t suffix_proposed = 0;
   uint64_t suffix_accepted = 0;
+  // What became of the nodes that drafts sent, tokens of chains among them:
+  // that came before the place they are for was committed, that came late, and
+  // that stood behind what was dropped. Of a target.
+  uint64_t placed_nodes = 0;
+  uint64_t late_nodes = 0;
+  uint64_t stale_nodes = 0;
   // Sessions that failed because their logits were NaN or infinite, and whether
   // it is the device that is not to be trusted (worker/engine/soundness.h).
   uint64_t nonfinite_logits = 0;

@@ -81,6 +81,21 @@ TEST_F(DispatcherTreesTest, WithoutSlotsItIsPlannedAsAChainAlsoLater) {
   EXPECT_EQ(target.client->last_target_plan.tree_rows, 0);
 }
 
+// The plan at hand is still that of the draft before.
+TEST_F(DispatcherTreesTest, AShapeIsTheRequestsAlsoAtALaterDraft) {
+  AddTarget();
+  const Worker small = AddDraft("small", 128);
+  RequestSpec request = Tree("a");
+  request.tree = *speculation::ParseTreeSpec("eagle2:k=3,depth=3,total=9");
+  Start(request);
+  ASSERT_EQ(small.client->last_num_slots, 0);
+  EXPECT_EQ(small.client->opened_draft_plan.rows, 1);
+  dispatcher_.RemoveWorker(small.id);
+  const Worker large = AddDraft("large");
+  EXPECT_EQ(large.client->last_num_slots, 64);
+  EXPECT_TRUE(large.client->opened_draft_plan.tree == request.tree);
+}
+
 // Slots take no room that another request would want: it would wait for them.
 TEST_F(DispatcherTreesTest, WithoutAQuarterToSpareThereAreNoSlots) {
   const Worker target = AddTarget("target", 512);

@@ -91,6 +91,7 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
     // A chunk of the prompt.
     if (rows.num_logits == 1 && position < session.committed) continue;
     session.verifies = true;
+    if (session.told.has_value()) session.told->BeginStep();
     session.attached_in_step = session.holds = false;
     session.step_epoch = session.epoch;
     session.rows.assign(rows.token_ids.begin() + num_committed,
@@ -175,11 +176,22 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
     SimulatedSequence& sequence = Sequence(rows);
     SessionOnWorker& session = *sequence.session;
     const RequestState& request = *session.request;
-    if (request.is_ratio()) FindDivergence(sequence);
+    // A path that was kept is its own, too.
+    const bool has_slots = sequence.num_slots() > 0;
+    if (request.is_ratio() || has_slots) FindDivergence(sequence);
     CheckKv(sequence, "draft");
+    if (has_slots) {
+      const std::string wrong = session.watch.OnForward(session, rows);
+      if (!wrong.empty()) {
+        Fail("the draft of request ", request.index, " ", wrong);
+      }
+    }
+    num_draft_branches_ += static_cast<int64_t>(rows.nodes.size());
     int position = sequence.length();
     uint64_t prefix = sequence.hash(position);
-    for (const int32_t token_id : rows.token_ids) {
+    const auto in_place =
+        rows.token_ids.first(rows.token_ids.size() - rows.nodes.size());
+    for (const int32_t token_id : in_place) {
       if (sequence.divergence == kNoDivergence &&
           token_id != request.token(position)) {
         sequence.divergence = position;
@@ -194,7 +206,9 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
       prefix = ExtendHash(prefix, token_id);
       ++position;
     }
-    if (rows.num_logits != 1) {
+    // One of the tip, and one of each branch.
+    if (rows.num_logits !=
+        static_cast<int>(rows.nodes.size()) + (in_place.empty() ? 0 : 1)) {
       Fail("the draft of request ", request.index, " has ", rows.num_logits,
            " rows with logits in a step");
     }
@@ -209,6 +223,13 @@ void Checks::OnAbandoned(absl::Span<const model::SequenceRows> batch) {
   for (const model::SequenceRows& rows : batch) {
     SimulatedSequence& sequence = Sequence(rows);
     SessionOnWorker& session = *sequence.session;
+    if (sequence.num_slots() > 0) {
+      const std::string wrong =
+          session.watch.OnAbandoned(session, session.told_length);
+      if (!wrong.empty() && !session.is_over) {
+        Fail("the draft of request ", session.request->index, " ", wrong);
+      }
+    }
     // What the step was about to feed is not there, and not where others' KV
     // of committed tokens is taken over in its place either.
     if (sequence.divergence >= sequence.length()) {
@@ -328,6 +349,14 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
     session.verifies = true;
     session.rows.clear();
   }
+  // The last token may have been compared with nothing.
+  const int num_due_places = position - (ends ? 1 : 0);
+  if (session.told.has_value() &&
+      session.told->OnVerdict(verdict.verified, num_due_places) > 0) {
+    Fail(
+        "request ", index, " at ", position,
+        ": the target leaves nodes of its draft that came late out of account");
+  }
   request.accepted += verdict.accepted;
   request.compared += verdict.verified;
   if (request.num_drafts <= 1 && request.num_targets <= 1 &&
@@ -380,6 +409,12 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
   }
   if (tail.token_ids.empty()) return;
   const SimulatedSequence* sequence = session.sequence;
+  if (sequence != nullptr && sequence->num_slots() > 0) {
+    session.drew = true;
+    const std::string wrong = session.watch.OnTail(session, tail, redraws_);
+    if (!wrong.empty()) Fail("the draft of request ", index, " ", wrong);
+    return;
+  }
   if (tail.token_ids.size() != 1 || sequence == nullptr ||
       sequence->length() != tail.first_position) {
     Fail("the tail at ", tail.first_position, " of request ", index,

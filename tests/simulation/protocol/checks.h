@@ -25,6 +25,7 @@
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/table_sampler.h"
+#include "tests/simulation/protocol/tree_watch.h"
 #include "tests/simulation/protocol/tree_writer.h"
 #include "wire/session_events.h"
 
@@ -141,6 +142,11 @@ struct SessionOnWorker {
   speculation::Verdict last_verdict;
   speculation::Tail last_tail;
   absl::optional<TreeWriter> tree;  // draft: it tells its chain as a tree
+  DraftWatch watch;                 // draft: where it grows one
+  int told_length = 0;              // ... of the text, if so late
+  bool is_over = false;  // ... and that it is closed, or its stream lost
+  // Target: of the draft that it was opened with, by exact match.
+  absl::optional<ToldPlaces> told;
   // Draft: the last position it fed, whether it drew a token after it, and if
   // not, that position, in its next step.
   int last_fed = -1;
@@ -211,6 +217,7 @@ class Checks {
   int64_t num_holds() const { return num_holds_; }
   int64_t num_branch_rows() const { return num_branch_rows_; }
   int64_t num_branch_walks() const { return num_branch_walks_; }
+  int64_t num_draft_branches() const { return num_draft_branches_; }
   struct SuffixCounts {
     int64_t rows = 0;
     int64_t walks = 0;       // steps that committed some of them
@@ -267,6 +274,7 @@ class Checks {
   int64_t num_holds_ = 0;
   int64_t num_branch_rows_ = 0;
   int64_t num_branch_walks_ = 0;  // steps that committed some of them
+  int64_t num_draft_branches_ = 0;
   SuffixCounts suffix_counts_;
   const std::vector<RequestState>* requests_ = nullptr;
   std::string failure_;

@@ -50,6 +50,8 @@ nacre_mutant(forward_parent speculation/draft_buffer.cc
   [[proposal.parent = tail.parents[i] == 0 ? 0 : tail.parents[i] + 1]])
 nacre_mutant(duplicate_sibling speculation/token_tree.cc
   [[Child(parent, proposal.token_id)]] [[absl::nullopt]])
+nacre_mutant(late_nodes_not_adopted speculation/token_tree.cc
+  [[Compare(parent->text_length, proposal, text)]] [[Outcome::kStale]])
 nacre_mutant(wrong_root speculation/token_tree.cc
   [[Place{absl::nullopt, proposal.base_length}]]
   [[Place{absl::nullopt, length_}]])
@@ -149,6 +151,40 @@ nacre_mutant(draft_position_by_one model/model_drafter.cc
 nacre_mutant(device_draw_by_one model/model_drafter.cc
   [[node.sampler->DeviceDraw(position)]]
   [[node.sampler->DeviceDraw(position + 1)]])
+
+# -------------------------------------------------------------- the draft's tree
+nacre_mutant_statement(drafts_slot_never_returned speculation/draft_tree.cc
+  [[    if (place.has_value() && place->index.has_value()) {
+      drafted_[kept++] = node;
+    } else if (node.slot >= 0) {
+      free_slots_.push_back(node.slot);
+    }]]
+  [[    if (place.has_value() && place->index.has_value()) {
+      drafted_[kept] = node;
+      ++kept;
+    }]])
+nacre_mutant(drafts_slot_reused_while_in_use speculation/draft_tree.cc
+  [=[drafted_[kept++] = node]=]
+  [=[(node.slot >= 0 ? free_slots_.push_back(node.slot) : void()),
+  drafted_[kept++] = node]=])
+nacre_mutant(drafts_slot_taken_twice speculation/draft_tree.cc
+  [[free_slots_.pop_back()]] [[void()]])
+nacre_mutant(drafts_wrong_slot_kept speculation/draft_tree.cc
+  [[kept_slots_.push_back(node.slot)]] [[kept_slots_.push_back(node.slot ^ 1)]])
+nacre_mutant(stale_child_of_the_draft speculation/draft_tree.cc
+  [[parent == kNoIndex || !At(parent).is_in_step]] [[false]])
+nacre_mutant(drafts_root_not_expanded_again speculation/draft_tree.cc
+  [[goes_on ? At(node) : Drafted()]] [[At(node)]])
+nacre_mutant(useful_step_given_up speculation/draft_tree.cc
+  [=[is_below[i] && drafted_[i].is_in_step]=] [[false]])
+nacre_mutant(drafts_path_kept_from_before draft_worker/engine_commands.cc
+  [[session.sequence->KeepPath(length, tree.kept_slots())]]
+  [[session.sequence->KeepPath(length - 1, tree.kept_slots())]])
+nacre_mutant(drafts_kept_kv_too_long draft_worker/engine_commands.cc
+  [[accounts_.TruncateKv(session, length)]]
+  [[accounts_.TruncateKv(session, length + 1)]])
+nacre_mutant(node_without_the_history_of_its_path draft_worker/step_planner.cc
+  [=[path_ends[i] - path_begin]=] [=[size_t{0}]=])
 
 nacre_mutant(chunk_end_idles_the_draft speculation/draft_session.cc
   [[policy_stop && options_.plan.waits_at_stop]] [[policy_stop]])

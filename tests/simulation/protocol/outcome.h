@@ -12,10 +12,16 @@ namespace nacre::protocol {
 // What happened in a schedule, so that a test sees what its schedules exercise.
 struct Counts {
   int64_t events = 0;
-  int64_t steps = 0;    // of targets
-  int64_t drafted = 0;  // tokens
-  int64_t nodes = 0;    // that were made up beside drafted tokens
-  int64_t ranks = 0;    // that drafts told
+  int64_t steps = 0;         // of targets
+  int64_t drafted = 0;       // tokens
+  int64_t nodes = 0;         // that were made up beside drafted tokens
+  int64_t ranks = 0;         // that drafts told
+  int64_t placed_nodes = 0;  // what targets made of what drafts sent, where
+  int64_t late_nodes = 0;    // they live on
+  int64_t stale_nodes = 0;
+  int64_t tree_nodes = 0;      // of trees that drafts grew
+  int64_t draft_branches = 0;  // that drafts fed in slots
+  int64_t kept_slots = 0;      // of these, that became positions
   int64_t verified = 0;
   int64_t accepted = 0;
   int64_t stale = 0;  // messages that requests which completed were told of

@@ -87,6 +87,9 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.untimed_holds, 5 * per_mille);
   EXPECT_GT(total.stale, 100 * per_mille);
   EXPECT_GT(total.nodes, 1000 * per_mille);
+  EXPECT_GT(total.tree_nodes, 8000 * per_mille);
+  EXPECT_GT(total.draft_branches, 2000 * per_mille);
+  EXPECT_GT(total.kept_slots, 80 * per_mille);
   EXPECT_GT(total.branch_rows, 15 * per_mille);
   EXPECT_GT(total.branch_walks, 3 * per_mille);
   EXPECT_GT(total.ranks, 500 * per_mille);

@@ -228,6 +228,11 @@ void DrawTrees(Schedule* schedule) {
   Random random(schedule->seed * 0xBF58476D1CE4E5B9 + 19);
   schedule->draft_rows = random.OneOf({1, 2, 4, 4});
   schedule->tree_rows = random.OneOf({0, 3, 8, 16});
+  schedule->drafts_have_slots =
+      simulation::MixBits(schedule->seed * 8 + 5) % 2 == 0;
+  if (schedule->drafts_have_slots && schedule->seed % 3 == 0) {
+    schedule->draft_rows = 8;
+  }
   for (RequestOptions& request : schedule->requests) {
     coordinator::RequestSpec& spec = request.spec;
     spec.tree = *speculation::ResolveTreeShape(
@@ -500,6 +505,9 @@ std::string Describe(const Schedule& schedule) {
       "table ", schedule.table, ", hop ", schedule.hop_ns, " ns, slow ",
       schedule.slow_percent, " %", schedule.tampers ? ", tampered drafts" : "",
       schedule.gate_timeouts ? "" : ", gates without a timer",
+      schedule.drafts_have_slots
+          ? absl::StrCat(", drafts of ", schedule.draft_rows, " rows")
+          : std::string(),
       schedule.is_shared()
           ? absl::StrCat(", shared by ", schedule.num_coordinators,
                          " coordinators, heartbeats every ",

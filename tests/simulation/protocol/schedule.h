@@ -117,12 +117,15 @@ struct Schedule {
   // As of Dispatcher::Options.
   int draft_rows = 1;
   int tree_rows = 0;
+  // Whether drafts have slots where there is room for them: then they grow
+  // trees.
+  bool drafts_have_slots = false;
   std::vector<WorkerOptions> workers;
   std::vector<RequestOptions> requests;
   std::vector<Fault> faults;
 
   // Whether the drafts of a request tell their chains as trees. Not under the
-  // ratio test.
+  // ratio test, and not where they grow trees.
   bool GrowsTree(int request) const;
 };
 

@@ -76,7 +76,10 @@ absl::Status SimulatedSequence::KeepPath(int length,
                                          absl::Span<const int32_t> slots) {
   // What was dropped stood after other tokens.
   if (!slots.empty()) dropped_end_ = 0;
-  return BlockSequence::KeepPath(length, slots);
+  const int before = this->length();
+  absl::Status status = BlockSequence::KeepPath(length, slots);
+  model_->options_.on_kept(*this, this->length() - before);
+  return status;
 }
 
 void SimulatedSequence::Move(absl::Span<const kernels::KvMove> moves) {

@@ -123,6 +123,8 @@ class SimulatedModel final : public model::LanguageModel {
     // Called before a row is fed: a token that was dropped at that position
     // although it is the one that is fed now.
     std::function<void(const SimulatedSequence&, int position)> on_fed_again;
+    // Called when so many slots have become positions.
+    std::function<void(const SimulatedSequence&, int count)> on_kept;
   };
   explicit SimulatedModel(Options options);
 

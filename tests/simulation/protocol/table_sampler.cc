@@ -1,6 +1,8 @@
 #include "tests/simulation/protocol/table_sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <utility>
 
 namespace nacre::protocol {
@@ -30,6 +32,27 @@ void TableSampler::Push(int32_t token_id) {
 
 int32_t TableSampler::Sample() {
   return sampler_.Sample(Row(), history_.length(), history_);
+}
+
+std::vector<int32_t> TableSampler::Ranked() {
+  std::array<model::ScoredToken, kVocabSize> best;
+  const int count =
+      sampler_.Rank(Row(), history_.length(), history_, absl::MakeSpan(best));
+  std::vector<int32_t> token_ids;
+  for (int i = 0; i < count; ++i) {
+    token_ids.push_back(best[static_cast<size_t>(i)].token_id);
+  }
+  return token_ids;
+}
+
+std::vector<int32_t> TableSampler::Likeliest() const {
+  std::vector<int32_t> token_ids(kVocabSize);
+  std::iota(token_ids.begin(), token_ids.end(), 0);
+  std::stable_sort(
+      token_ids.begin(), token_ids.end(), [row = Row()](int32_t a, int32_t b) {
+        return row[static_cast<size_t>(a)] > row[static_cast<size_t>(b)];
+      });
+  return token_ids;
 }
 
 const model::TokenWeights& TableSampler::Weights() {

@@ -7,6 +7,7 @@
 #define TESTS_SIMULATION_PROTOCOL_TABLE_SAMPLER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "coordinator/dispatch/request.h"
 #include "model/sampler.h"
@@ -26,6 +27,10 @@ class TableSampler {
   // noise, and the law of it.
   int32_t Sample();
   const model::TokenWeights& Weights();
+  // What a draft ranks for that position, the best first: by the request's
+  // noise, and by the table alone.
+  std::vector<int32_t> Ranked();
+  std::vector<int32_t> Likeliest() const;
   // Whether that law gives the token a probability at all.
   bool CanDraw(int32_t token_id);
 

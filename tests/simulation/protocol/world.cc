@@ -55,6 +55,12 @@ void Counts::Add(const Counts& other) {
   remembered += other.remembered;
   nodes += other.nodes;
   ranks += other.ranks;
+  placed_nodes += other.placed_nodes;
+  late_nodes += other.late_nodes;
+  stale_nodes += other.stale_nodes;
+  tree_nodes += other.tree_nodes;
+  draft_branches += other.draft_branches;
+  kept_slots += other.kept_slots;
   limited += other.limited;
   full += other.full;
   overtaken += other.overtaken;
@@ -83,7 +89,9 @@ std::string Describe(const Counts& counts) {
       " prompt tokens cached, ", counts.policy_stops,
       " chunks ended by policies, ", counts.hidden, " hidden states, ",
       counts.by_ratio, " completed by the ratio test, ", counts.nodes,
-      " nodes beside chains, ", counts.branch_rows, " of them rows, ",
+      " nodes beside chains, ", counts.tree_nodes, " of drafts' trees, ",
+      counts.draft_branches, " of them in slots, ", counts.kept_slots,
+      " of these kept, ", counts.branch_rows, " of them rows, ",
       counts.branch_walks, " steps along these, ", counts.suffix_rows,
       " rows from suffixes, ", counts.remembered,
       " of them from other answers, ", counts.suffix_walks,
@@ -211,6 +219,9 @@ void World::CheckAtEnd() {
     const Worker& worker = WorkerOf(process);
     const worker::EngineStats stats = process.engine().stats();
     counts_.rejected += static_cast<int64_t>(stats.rejected_messages);
+    counts_.placed_nodes += static_cast<int64_t>(stats.placed_nodes);
+    counts_.late_nodes += static_cast<int64_t>(stats.late_nodes);
+    counts_.stale_nodes += static_cast<int64_t>(stats.stale_nodes);
     if (stats.sessions != 0 || !ModelOf(process).sequences().empty() ||
         stats.kv_free_tokens != worker.options->kv_capacity_tokens) {
       checks_.Fail("invariant 6: worker ", process.index, " still holds ",
@@ -242,6 +253,7 @@ Outcome World::Finish() {
   counts_.holds = checks_.num_holds();
   if (!schedule_.gate_timeouts) counts_.untimed_holds = counts_.holds;
   counts_.branch_rows = checks_.num_branch_rows();
+  counts_.draft_branches = checks_.num_draft_branches();
   counts_.branch_walks = checks_.num_branch_walks();
   const Checks::SuffixCounts& suffixes = checks_.suffix_counts();
   counts_.suffix_rows = suffixes.rows;

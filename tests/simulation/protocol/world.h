@@ -154,6 +154,8 @@ class World final : public simulation::World {
   // Where there is always room in what was granted.
   void CheckRefusals(const Connection& connection,
                      const wire::SessionEvents& events);
+  // No session fails for a path that its sequence cannot keep.
+  void CheckFailures(const wire::SessionEvents& events);
   int64_t SharedKvOf(const Process& process) const override;
   int64_t HeartbeatPeriodNs() const override;
   void OnGranted(Connection& connection,
@@ -167,6 +169,7 @@ class World final : public simulation::World {
   absl::Status OnForward(Process& process,
                          absl::Span<const model::SequenceRows> batch);
   std::unique_ptr<model::LanguageModel> NewModel(Process& process) override;
+  bool DrawsTokens(const Process& process) const;
   coordinator::WorkerInfo InfoOf(const Process& process) override;
   simulation::LinkDelay HopOf(const Process& process) const override;
   int64_t ClockOffsetOf(const Process& process) const override;

@@ -205,6 +205,9 @@ void World::OnLostAtWorker(Connection& connection) {
              connection.index + 1);
   const bool believed =
       process.connection(connection.coordinator) == &connection;
+  for (SessionOnWorker* session : StreamOf(connection).sessions) {
+    session->is_over = true;
+  }
   LoseAtWorker(connection);
   if (believed) {
     AtProcess(now_ns() + random_.Between(0, 20 * kMillisecond), process,

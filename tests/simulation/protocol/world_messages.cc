@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "tests/simulation/protocol/world.h"
 
 namespace nacre::protocol {
@@ -42,6 +43,9 @@ void World::OnOpening(Connection& connection,
   StreamOf(connection).at_coordinator.Open(opening.session_id);
   CheckTurn(session, connection);
   OnOpened(session, OptionsOf(connection.worker).numerics);
+  if (opening.has_draft && !session.request->is_ratio() && !schedule_.tampers) {
+    session.told.emplace(session.opened_length);
+  }
   checks_.OnOpened(session, token_ids);
 }
 
@@ -52,8 +56,10 @@ void World::OnOpening(Connection& connection,
       Opened(connection, opening.session_id, *opening.request,
              static_cast<int>(token_ids.size()), opening.epoch);
   const DraftKind kind = OptionsOf(connection.worker).draft_kind;
-  session.perfect =
-      kind == DraftKind::kPerfect && session.request->numerics == 0;
+  const bool may_grow_tree = schedule_.drafts_have_slots;
+  session.perfect = kind == DraftKind::kPerfect &&
+                    session.request->numerics == 0 &&
+                    !(may_grow_tree && opening.request->tree.ranks_by_q());
   session.table = &LogitTable::Draft(schedule_.table, kind);
   session.request->perfect_drafts &= session.perfect;
   ++session.request->num_drafts;
@@ -118,6 +124,18 @@ void World::OnArrived(Connection& connection,
     session->epoch = std::max(session->epoch, attach.epoch);
     // One that holds its last row is still in its step.
     session->attached_in_step |= session->verifies || process.is_stepping();
+    session->told.reset();  // its account is of two drafts
+  }
+  for (const uint64_t session_id : commands.draft_lost) {
+    SessionOnWorker* session = Find(connection, session_id);
+    if (session != nullptr) session->told.reset();
+  }
+  for (const wire::SessionTail& said : commands.tails) {
+    SessionOnWorker* session = Find(connection, said.session_id);
+    if (session != nullptr && session->told.has_value() &&
+        said.tail.epoch == session->epoch) {
+      session->told->OnArrived(*session->request, said.tail);
+    }
   }
 }
 
@@ -135,6 +153,18 @@ void World::OnArrived(Connection& connection,
         OptionsOf(connection.worker).context_length) {
       WorkerOf(process).opening.push_back(session);
     }
+    session->told_length = static_cast<int>(open.token_ids.size());
+  }
+  for (const auto& [session_id, commit] : commands.commits) {
+    SessionOnWorker* session = Find(connection, session_id);
+    if (session == nullptr) continue;
+    session->told_length = std::max(
+        session->told_length,
+        commit.first_position + static_cast<int>(commit.token_ids.size()));
+  }
+  for (const uint64_t session_id : commands.close) {
+    SessionOnWorker* session = Find(connection, session_id);
+    if (session != nullptr) session->is_over = true;
   }
 }
 
@@ -155,10 +185,11 @@ void World::OnSaid(Connection& connection, wire::TargetEvents* events) {
   worker.failures_sent += static_cast<int64_t>(events->common.failures.size());
   ++worker.events_sent;
   CheckRefusals(connection, events->common);
+  CheckFailures(events->common);
 }
 
 void World::GrowTree(SessionOnWorker& session, speculation::Tail* tail) {
-  if (!session.tree.has_value() || tail->token_ids.empty() ||
+  if (!session.tree.has_value() || tail->token_ids.empty() || tail->is_tree() ||
       checks_.failed()) {
     return;
   }
@@ -190,6 +221,9 @@ void World::OnSaid(Connection& connection, wire::DraftEvents* events) {
                                 ? 1
                                 : 0;
     checks_.OnTail(*session, tail);
+    if (tail.is_tree()) {
+      counts_.tree_nodes += static_cast<int64_t>(tail.token_ids.size());
+    }
     GrowTree(*session, &tail);
   }
   for (const wire::SessionRanks& ranks : events->ranks) {
@@ -204,8 +238,20 @@ void World::OnSaid(Connection& connection, wire::DraftEvents* events) {
   worker.failures_sent += static_cast<int64_t>(events->common.failures.size());
   ++worker.events_sent;
   CheckRefusals(connection, events->common);
+  CheckFailures(events->common);
   if (schedule_.tampers && connection.carries_events) {
     Tamper(events, connection);
+  }
+}
+
+void World::CheckFailures(const wire::SessionEvents& events) {
+  for (const wire::SessionFailure& failure : events.failures) {
+    const absl::string_view why = failure.status.message();
+    if (!absl::StrContains(why, "slot") && !absl::StrContains(why, "a path")) {
+      continue;
+    }
+    checks_.Fail("session ", failure.session_id,
+                 " fails: ", failure.status.ToString());
   }
 }
 

@@ -27,13 +27,11 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
       .kv_capacity_tokens = options.kv_capacity_tokens,
       .block_size = options.block_size,
       .shares_prefixes = options.shares_prefixes,
-      // Some do; one that comes back may have changed its mind.
-      .draws_tokens =
-          (static_cast<uint64_t>(process.index) + process.incarnation) % 2 == 0,
+      .draws_tokens = DrawsTokens(process),
       .context_length = options.context_length,
       .is_interruptible = options.is_interruptible,
-      // What drafts say is made a tree elsewhere (tree_writer.h).
-      .has_slots = process.is_target(),
+      // What other drafts say is made a tree elsewhere (tree_writer.h).
+      .has_slots = process.is_target() || schedule_.drafts_have_slots,
       .next_session = [this, &process, &worker]() -> SessionOnWorker* {
         if (worker.opening.empty()) {
           checks_.Fail("worker ", process.index,
@@ -59,7 +57,22 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
       .on_fed_again =
           [this](const SimulatedSequence& sequence, int position) {
             checks_.OnFedAgain(sequence, position);
+          },
+      .on_kept =
+          [this](const SimulatedSequence& sequence, int count) {
+            const bool is_draft =
+                sequence.session->role == coordinator::WorkerRole::kDraft;
+            counts_.kept_slots += is_draft ? count : 0;
           }});
+}
+
+// Some do; one that comes back may have changed its mind. Drafts that do rank
+// by probability at most.
+bool World::DrawsTokens(const Process& process) const {
+  const uint64_t draw =
+      static_cast<uint64_t>(process.index) + process.incarnation;
+  const bool may_grow = !process.is_target() && schedule_.drafts_have_slots;
+  return draw % (may_grow ? 6 : 2) == 0;
 }
 
 int64_t World::ClockOffsetOf(const Process& process) const {
@@ -167,6 +180,10 @@ void World::OnGateTimeout(Process& process) {
 }
 
 void World::OnDeviceError(Process& process) {
+  if (!WorkerOf(process).device_broken) {
+    checks_.Fail("worker ", process.index,
+                 " feeds what its model refuses, or cannot go on");
+  }
   Crash(process, /*loses_events=*/false, 20 * kMillisecond);
 }
 
