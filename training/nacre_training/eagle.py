@@ -20,20 +20,17 @@ import torch
 from torch import nn
 
 from .draft import Draft
-from .llama import Llama, Norm, gated, make_mlp, rope_tables, rotate, split_heads
+from .llama import (Llama, Norm, gated, make_attention, make_mlp, rope_tables, rotate,
+                    split_heads)
 
 
 class EagleLayer(nn.Module):
     def __init__(self, config: dict) -> None:
         super().__init__()
-        d, hd = config["hidden_size"], config["head_dim"]
+        d = config["hidden_size"]
         self._heads, self._kv_heads = (config["num_attention_heads"],
                                        config["num_key_value_heads"])
-        self.self_attn = nn.ModuleDict({
-            "q_proj": nn.Linear(2 * d, self._heads * hd, bias=False),
-            "k_proj": nn.Linear(2 * d, self._kv_heads * hd, bias=False),
-            "v_proj": nn.Linear(2 * d, self._kv_heads * hd, bias=False),
-            "o_proj": nn.Linear(self._heads * hd, d, bias=False)})
+        self.self_attn = make_attention(config, 2 * d)
         self.mlp = make_mlp(config)
         self.input_layernorm = Norm(d, config["rms_norm_eps"])  # of tokens
         self.hidden_norm = Norm(d, config["rms_norm_eps"])

@@ -49,6 +49,17 @@ def gated(mlp, h):
     return mlp["down_proj"](functional.silu(mlp["gate_proj"](h)) * mlp["up_proj"](h))
 
 
+def make_attention(config: dict, width: int) -> nn.ModuleDict:
+    """Projections of rows [.., width]."""
+    d, q = config["hidden_size"], config["num_attention_heads"] * config["head_dim"]
+    kv = config["num_key_value_heads"] * config["head_dim"]
+    return nn.ModuleDict({
+        "q_proj": nn.Linear(width, q, bias=False),
+        "k_proj": nn.Linear(width, kv, bias=False),
+        "v_proj": nn.Linear(width, kv, bias=False),
+        "o_proj": nn.Linear(q, d, bias=False)})
+
+
 def make_mlp(config: dict) -> nn.ModuleDict:
     d, size = config["hidden_size"], config["intermediate_size"]
     return nn.ModuleDict({
@@ -60,14 +71,10 @@ def make_mlp(config: dict) -> nn.ModuleDict:
 class Layer(nn.Module):
     def __init__(self, config: dict) -> None:
         super().__init__()
-        d, hd = config["hidden_size"], config["head_dim"]
+        d = config["hidden_size"]
         self._heads, self._kv_heads = (config["num_attention_heads"],
                                        config["num_key_value_heads"])
-        self.self_attn = nn.ModuleDict({
-            "q_proj": nn.Linear(d, self._heads * hd, bias=False),
-            "k_proj": nn.Linear(d, self._kv_heads * hd, bias=False),
-            "v_proj": nn.Linear(d, self._kv_heads * hd, bias=False),
-            "o_proj": nn.Linear(self._heads * hd, d, bias=False)})
+        self.self_attn = make_attention(config, d)
         self.mlp = make_mlp(config)
         self.input_layernorm = Norm(d, config["rms_norm_eps"])
         self.post_attention_layernorm = Norm(d, config["rms_norm_eps"])

@@ -7,11 +7,9 @@ for a while. What is written is the best of all that were tried on held-out text
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import math
 import pathlib
-import time
-from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List
 
 import torch
 
@@ -24,9 +22,11 @@ from .draft import Draft
 from .llama import Llama
 from .losses import Kl, Race
 from .progress import Progress
+from .schedule import Schedule
+from .teacher import Teacher
 
 STATE = "training_state.pt"
-# How much a place counts beside the one before it, as EAGLE-3 and Medusa have it.
+# How much a place counts beside the one before it, as in EAGLE-3.
 _PLACE_WEIGHT = 0.8
 
 
@@ -67,68 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser, lr: float) -> None:
 
 def seed(number: int) -> None:
     torch.manual_seed(number)
-
-
-class Teacher:
-    """The target's rows. They are computed once where they fit into memory."""
-
-    def __init__(self, model: Llama, texts: List[Text], context: int, mebibytes: int,
-                 taps: Sequence[str]):
-        self._model = model
-        self._taps = list(taps) + ["final"] * ("final" not in taps)
-        self._asked = len(taps)
-        tokens = sum(min(len(text.token_ids), context) for text in texts)
-        row = len(self._taps) * model.config["hidden_size"] * 2
-        self._keeps = tokens * row <= mebibytes << 20
-        self._kept: Dict[int, List[torch.Tensor]] = {}
-
-    @torch.no_grad()
-    def look(self, batch: Batch) -> Tuple[torch.Tensor, List[torch.Tensor]]:
-        """Logits [positions, vocab_size]; of each tap [rows, length, d]."""
-        if all(number in self._kept for number in batch.numbers):
-            rows = [torch.nn.utils.rnn.pad_sequence(
-                [self._kept[n][i] for n in batch.numbers], batch_first=True)
-                for i in range(len(self._taps))]
-        else:
-            # Rounded whether kept or not: a run that goes on begins with none.
-            rows = [tap.bfloat16() for tap in self._model.features(batch.ids, self._taps)]
-            if self._keeps:
-                for row, number in enumerate(batch.numbers):
-                    length = int(batch.columns[batch.rows == row][-1]) + 2
-                    self._kept[number] = [tap[row, :length].clone() for tap in rows]
-        final = rows[self._taps.index("final")][batch.rows, batch.columns].float()
-        return final @ self._model.head().T, [tap.float() for tap in rows[:self._asked]]
-
-
-@dataclasses.dataclass
-class Schedule:
-    """How far the run is, from 0 to 1, by steps or by time."""
-
-    steps: int
-    seconds: float
-    cpu_seconds: float
-    step: int = 0
-    spent: float = 0.0  # seconds of earlier runs
-    cpu_spent: float = 0.0
-    started: float = dataclasses.field(default_factory=time.monotonic)
-    cpu_started: float = dataclasses.field(default_factory=time.process_time)
-
-    def elapsed(self) -> float:
-        return self.spent + time.monotonic() - self.started
-
-    def cpu_elapsed(self) -> float:
-        return self.cpu_spent + time.process_time() - self.cpu_started
-
-    def progress(self) -> float:
-        return min(1.0, max(self.step / self.steps, self.elapsed() / self.seconds,
-                            self.cpu_elapsed() / self.cpu_seconds))
-
-    def rate(self, peak: float) -> float:
-        """3 % warm-up, then a cosine down to 2 %."""
-        progress = self.progress()
-        if progress < 0.03:
-            return peak * max(0.1, progress / 0.03)
-        return peak * (0.02 + 0.49 * (1 + math.cos(math.pi * (progress - 0.03) / 0.97)))
 
 
 class Trainer:
@@ -209,7 +147,7 @@ class Trainer:
             weight = _PLACE_WEIGHT ** place
             draft = self._student.logits(states[starts], place)
             total, weights = total + weight * aim.loss(draft, ends), weights + weight
-        return total / max(weights, 1.0)
+        return total / max(weights, 1.0)  # none: too short a text, nothing to learn
 
     def _step(self, batch: Batch) -> float:
         loss = self._loss(batch)
@@ -218,10 +156,11 @@ class Trainer:
                                 f"{self._arguments.lr}")
         for group in self._optimizer.param_groups:
             group["lr"] = self._schedule.rate(self._arguments.lr)
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._trained, 1.0)
-        self._optimizer.step()
+        if loss.requires_grad:
+            self._optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self._trained, 1.0)
+            self._optimizer.step()
         self._schedule.step += 1
         return loss.item()
 
