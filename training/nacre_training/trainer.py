@@ -104,14 +104,12 @@ class Trainer:
         if not self._resume():
             self._evaluate()
         progress = Progress("training", 1000)
-        for batch in self._batches():
-            loss = self._step(batch)
-            done = self._schedule.progress()
-            progress.at(int(1000 * done), f"loss {loss:.3f}")
-            if done >= len(self._tried) / self._arguments.evaluations:
+        batches = self._batches()
+        while not self._is_over():
+            loss = self._step(next(batches))
+            progress.at(int(1000 * self._schedule.progress()), f"loss {loss:.3f}")
+            if self._due() > self._tried[-1]["due"]:
                 self._evaluate()
-                if self._is_over():
-                    break
         progress.close()
         self._student.load_state_dict(self._best)
         return self._card()
@@ -164,6 +162,11 @@ class Trainer:
         self._schedule.step += 1
         return loss.item()
 
+    def _due(self) -> int:
+        """Evaluations that there should have been; where time leaps one does for
+        several."""
+        return int(self._schedule.progress() * self._arguments.evaluations)
+
     def _evaluate(self) -> None:
         counts = self._held_out.acceptance(self._student)
         mean = mean_length(counts)
@@ -172,7 +175,7 @@ class Trainer:
                           for name, value in self._student.state_dict().items()}
         self._tried.append({
             "step": self._schedule.step, "seconds": round(self._schedule.elapsed()),
-            "mean": mean,
+            "mean": mean, "due": self._due(),
             "cpu_seconds": round(self._schedule.cpu_elapsed()),
             "acceptance": {f"{t:g}": c.rate for t, c in counts.items()},
             "places": {f"{t:g}": c.rates for t, c in counts.items()},
