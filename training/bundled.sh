@@ -75,7 +75,7 @@ bench() {
 }
 bench draft --draft-model models/draft --methods sd:4,async --tree chain
 case $METHOD in
-  eagle3) bench eagle3 --drafts 0 --eagle "$OUT/eagle3" --methods async ;;
-  medusa) bench medusa --drafts 0 --medusa "$OUT/medusa" --methods async ;;
+  eagle3) bench eagle3 --drafts 0 --eagle "$OUT/eagle3" --methods ar,async ;;
+  medusa) bench medusa --drafts 0 --medusa "$OUT/medusa" --methods ar,async ;;
   *) bench "$METHOD" --draft-model "$OUT/$METHOD" --methods sd:4,async --tree chain ;;
 esac
