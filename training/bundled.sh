@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Trains a draft of the bundled target, from text to measurement, in one command:
 #
-#   training/bundled.sh distill|make-eesd GSM8K_TRAIN.jsonl OUT
+#   training/bundled.sh distill|make-eesd|eagle3|medusa GSM8K_TRAIN.jsonl OUT
 #
-# OUT gets the text (text/), the draft (distill/ or make-eesd/), its acceptance on
-# the target's answers to the test prompts (acceptance.txt), and what nacre bench
-# said of it, all beside models/draft. A run that was stopped goes on where it was.
+# OUT gets the text (text/), the draft (a folder of the command's name), its
+# acceptance on the target's answers to the test prompts (acceptance-COMMAND.txt),
+# and what nacre bench said of it, all beside models/draft. A run that was stopped
+# goes on where it was.
 # Variables: PYTHON (with training/requirements.txt and clients/python), NACRE
-# (build/bin/nacre), WRITE_MINUTES (6) and MINUTES (20, of training).
+# (build/bin/nacre), WRITE_MINUTES (6), MINUTES (20, of training), CPU_MINUTES (of
+# all threads of training together; unset: no limit).
 set -euo pipefail
-(($# == 3)) && [[ "$1" == distill || "$1" == make-eesd ]] || {
-  sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+(($# == 3)) && [[ "$1" =~ ^(distill|make-eesd|eagle3|medusa)$ ]] || {
+  sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 readonly METHOD=$1 GSM8K=$(realpath "$2") OUT=$(realpath -m "$3")
@@ -49,22 +51,31 @@ if [[ ! -f "$OUT/text/written" ]]; then
   touch "$OUT/text/written"
 fi
 
-start=()
-if [[ $METHOD == distill ]]; then start=(--draft models/draft); fi
+own=() # flags of the command
+if [[ $METHOD == distill ]]; then own+=(--draft models/draft); fi
+if [[ -n ${CPU_MINUTES:-} ]]; then own+=(--cpu-minutes "$CPU_MINUTES"); fi
 if [[ ! -f "$OUT/$METHOD/nacre_draft.json" ]]; then
-  "$PYTHON" -m nacre_training "$METHOD" --target models/target "${start[@]}" \
+  "$PYTHON" -m nacre_training "$METHOD" --target models/target "${own[@]}" \
     --corpus "$OUT/text/train.corpus" --held-out "$OUT/text/held_out.corpus" \
     --out "$OUT/$METHOD" --minutes "$MINUTES"
 fi
 
-"$PYTHON" -m nacre_training acceptance --draft models/draft --draft "$OUT/$METHOD" \
-  --held-out "$OUT/text/test.corpus" | tee "$OUT/acceptance.txt"
-for temperature in 0 0.8 1; do
-  for draft in models/draft "$OUT/$METHOD"; do
-    echo "temperature $temperature, draft $draft"
-    "$NACRE" bench --target-model models/target --draft-model "$draft" \
-      --prompts tests/data/gsm8k_100.jsonl --methods sd:4,async --tree chain \
-      --suffixes off --max-tokens 100 --repeat 1 --temperature "$temperature" \
-      --json "$OUT/$(basename "$draft")-$temperature.json"
+"$PYTHON" -m nacre_training acceptance --target models/target --draft models/draft \
+  --draft "$OUT/$METHOD" --held-out "$OUT/text/test.corpus" |
+  tee "$OUT/acceptance-$METHOD.txt"
+
+# bench NAME ARGUMENT...: of a service, at three temperatures.
+bench() {
+  for temperature in 0 0.8 1; do
+    echo "temperature $temperature, $1"
+    "$NACRE" bench --target-model models/target --suffix-drafter off \
+      --prompts tests/data/gsm8k_100.jsonl --max-tokens 100 --repeat 1 \
+      --temperature "$temperature" --json "$OUT/$1-$temperature.json" "${@:2}"
   done
-done
+}
+bench draft --draft-model models/draft --methods sd:4,async --tree chain
+case $METHOD in
+  eagle3) bench eagle3 --drafts 0 --eagle "$OUT/eagle3" --methods ar,async ;;
+  medusa) bench medusa --drafts 0 --medusa "$OUT/medusa" --methods ar,async ;;
+  *) bench "$METHOD" --draft-model "$OUT/$METHOD" --methods sd:4,async --tree chain ;;
+esac

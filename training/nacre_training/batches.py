@@ -28,6 +28,14 @@ class Batch:
     next_ids: torch.Tensor
     temperatures: torch.Tensor  # [positions]
 
+    def place(self, number: int, first_column: int = 0):
+        """Two lists of positions: those from `first_column` on whose text has one
+        `number` tokens further on, and these."""
+        starts = torch.arange(max(0, len(self.rows) - number))
+        there = (self.rows[starts] == self.rows[starts + number]) & (
+            self.columns[starts] >= first_column)
+        return starts[there], starts[there] + number
+
 
 def make_batch(texts: Sequence[Text], numbers: Sequence[int], context: int) -> Batch:
     """The positions are those before the tokens of answers."""

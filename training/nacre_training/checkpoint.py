@@ -28,6 +28,11 @@ def read_config(folder: pathlib.Path) -> dict:
     if config.get("architectures") != ["LlamaForCausalLM"]:
         raise TrainingError(f"{folder}: architectures is {config.get('architectures')}; "
                             "only LlamaForCausalLM can be trained")
+    return llama_shape(config, folder)
+
+
+def llama_shape(config: dict, folder: pathlib.Path) -> dict:
+    """The fields of a Llama, whatever they are those of, likewise."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if rope.get("rope_type", rope.get("type", "default")) != "default":
         raise TrainingError(f"{folder}: rotary scaling {rope} cannot be trained")
@@ -41,9 +46,8 @@ def read_config(folder: pathlib.Path) -> dict:
     heads = config["num_attention_heads"]
     defaults = {"head_dim": config["hidden_size"] // heads, "num_key_value_heads": heads,
                 "attention_bias": False, "tie_word_embeddings": False}
-    for name, value in defaults.items():
-        if config.get(name) is None:
-            config[name] = value
+    config = {**config, **{name: value for name, value in defaults.items()
+                           if config.get(name) is None}}
     config["rope_theta"] = rope.get("rope_theta", config.get("rope_theta", 10000.0))
     return config
 
@@ -78,14 +82,14 @@ def write_draft(out: pathlib.Path, model: Llama, target: pathlib.Path,
                for name, value in model.state_dict().items()}
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     config = dict(model.config, torch_dtype="bfloat16")
-    _write_json(out / "config.json", config)
+    write_json(out / "config.json", config)
     for name in _COPIED:
         if (target / name).exists():
             shutil.copyfile(target / name, out / name)
-    _write_json(out / "nacre_draft.json", card)
+    write_json(out / "nacre_draft.json", card)
 
 
-def _write_json(path: pathlib.Path, value: dict) -> None:
+def write_json(path: pathlib.Path, value: dict) -> None:
     path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from typing import List, Sequence
 import torch
 
 from . import TrainingError
-from .acceptance import HeldOut, describe, mean_rate
+from .acceptance import HeldOut, describe, mean_length
 from .checkpoint import read_model, write_draft
 from .corpus import read_corpus
 from .llama import Llama
@@ -43,7 +43,7 @@ def choose(target: Llama, layers: int, held_out: HeldOut) -> List[int]:
         for dropped in keep:
             rest = [i for i in keep if i != dropped]
             counts = held_out.acceptance(cut(target, rest))
-            tries.append((mean_rate(counts), rest))
+            tries.append((mean_length(counts), rest))
             print(f"layers {rest}: {describe(counts)}", flush=True)
         keep = max(tries, key=lambda tried: tried[0])[1]
     return keep

@@ -19,4 +19,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    trainer.train_and_write(arguments, read_model(arguments.draft), "distill")
+    trainer.train_and_write(arguments, read_model(arguments.draft),
+                            read_model(arguments.target), "distill")

@@ -43,5 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     target = read_model(arguments.target)
     student = early_exit(target, arguments.layers)
-    trainer.train_and_write(arguments, student, f"eesd:layers={arguments.layers}",
-                            arguments.layers)
+    student.freeze(arguments.layers)
+    trainer.train_and_write(arguments, student, target,
+                            f"eesd:layers={arguments.layers}")

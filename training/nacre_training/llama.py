@@ -5,13 +5,14 @@ One text is one row of a batch: there is no cache. Weights are float32.
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from . import TrainingError
+from .draft import Draft
 
 
 class Norm(nn.Module):
@@ -32,51 +33,66 @@ def rope_tables(config: dict, length: int):
     return angles.cos().float(), angles.sin().float()
 
 
-def _rotate(x, cos, sin):
+def rotate(x, cos, sin):
     """x [batch, heads, length, head_dim]; halves are rotated, as Hugging Face does."""
     a, b = x.chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
+def split_heads(x, heads: int):
+    """[batch, length, heads * head_dim] to [batch, heads, length, head_dim]."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def gated(mlp, h):
+    """The feed-forward part of a layer."""
+    return mlp["down_proj"](functional.silu(mlp["gate_proj"](h)) * mlp["up_proj"](h))
+
+
+def make_attention(config: dict, width: int) -> nn.ModuleDict:
+    """Projections of rows [.., width]."""
+    d, q = config["hidden_size"], config["num_attention_heads"] * config["head_dim"]
+    kv = config["num_key_value_heads"] * config["head_dim"]
+    return nn.ModuleDict({
+        "q_proj": nn.Linear(width, q, bias=False),
+        "k_proj": nn.Linear(width, kv, bias=False),
+        "v_proj": nn.Linear(width, kv, bias=False),
+        "o_proj": nn.Linear(q, d, bias=False)})
+
+
+def make_mlp(config: dict) -> nn.ModuleDict:
+    d, size = config["hidden_size"], config["intermediate_size"]
+    return nn.ModuleDict({
+        "gate_proj": nn.Linear(d, size, bias=False),
+        "up_proj": nn.Linear(d, size, bias=False),
+        "down_proj": nn.Linear(size, d, bias=False)})
+
+
 class Layer(nn.Module):
     def __init__(self, config: dict) -> None:
         super().__init__()
-        d, hd = config["hidden_size"], config["head_dim"]
+        d = config["hidden_size"]
         self._heads, self._kv_heads = (config["num_attention_heads"],
                                        config["num_key_value_heads"])
-        self._head_dim = hd
-        self.self_attn = nn.ModuleDict({
-            "q_proj": nn.Linear(d, self._heads * hd, bias=False),
-            "k_proj": nn.Linear(d, self._kv_heads * hd, bias=False),
-            "v_proj": nn.Linear(d, self._kv_heads * hd, bias=False),
-            "o_proj": nn.Linear(self._heads * hd, d, bias=False)})
-        size = config["intermediate_size"]
-        self.mlp = nn.ModuleDict({
-            "gate_proj": nn.Linear(d, size, bias=False),
-            "up_proj": nn.Linear(d, size, bias=False),
-            "down_proj": nn.Linear(size, d, bias=False)})
+        self.self_attn = make_attention(config, d)
+        self.mlp = make_mlp(config)
         self.input_layernorm = Norm(d, config["rms_norm_eps"])
         self.post_attention_layernorm = Norm(d, config["rms_norm_eps"])
 
-    def _split(self, x, heads: int):
-        return x.view(*x.shape[:2], heads, self._head_dim).transpose(1, 2)
-
     def forward(self, x, cos, sin):
         h = self.input_layernorm(x)
-        q = _rotate(self._split(self.self_attn["q_proj"](h), self._heads), cos, sin)
-        k = _rotate(self._split(self.self_attn["k_proj"](h), self._kv_heads), cos, sin)
-        v = self._split(self.self_attn["v_proj"](h), self._kv_heads)
+        q = rotate(split_heads(self.self_attn["q_proj"](h), self._heads), cos, sin)
+        k = rotate(split_heads(self.self_attn["k_proj"](h), self._kv_heads), cos, sin)
+        v = split_heads(self.self_attn["v_proj"](h), self._kv_heads)
         group = self._heads // self._kv_heads
         if group > 1:
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.self_attn["o_proj"](attended.transpose(1, 2).flatten(2))
-        h = self.post_attention_layernorm(x)
-        h = functional.silu(self.mlp["gate_proj"](h)) * self.mlp["up_proj"](h)
-        return x + self.mlp["down_proj"](h)
+        return x + gated(self.mlp, self.post_attention_layernorm(x))
 
 
-class Llama(nn.Module):
+class Llama(Draft):
     """Parameters are named as in the checkpoint, without "model."."""
 
     def __init__(self, config: dict) -> None:
@@ -90,20 +106,46 @@ class Llama(nn.Module):
         if not config["tie_word_embeddings"]:
             self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
         self._tables = rope_tables(config, 0)
+        self._frozen_layers = 0
 
-    def hidden(self, ids, frozen_layers: int = 0):
-        """ids [batch, length] to the rows before the head [batch, length, d]. No
-        gradient goes into the embedding and the first `frozen_layers` layers."""
+    def freeze(self, layers: int) -> None:
+        """The embedding and the first `layers` layers stay as they are."""
+        self._frozen_layers = layers
+        for part in (self.embed_tokens, *self.layers[:layers]):
+            part.requires_grad_(False)
+
+    def features(self, ids, taps: Sequence[str]):
+        """ids [batch, length] to rows [batch, length, d] of each tap: "in(I)",
+        what layer I is given (of the number of layers: what the last one
+        gives), or "final", after the last norm. TrainingError: there is no such
+        tap."""
         length = ids.shape[1]
         if length > self._tables[0].shape[0]:
             self._tables = rope_tables(self.config, length)
         cos, sin = (table[:length] for table in self._tables)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and frozen_layers == 0):
+        frozen, learns = self._frozen_layers, torch.is_grad_enabled()
+        with torch.set_grad_enabled(learns and frozen == 0):
             x = self.embed_tokens(ids)
+        found = {"in(0)": x}
         for i, layer in enumerate(self.layers):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and i >= frozen_layers):
+            with torch.set_grad_enabled(learns and i >= frozen):
                 x = layer(x, cos, sin)
-        return self.norm(x)
+            found[f"in({i + 1})"] = x
+        found["final"] = self.norm(x)
+        if missing := set(taps) - set(found):
+            raise TrainingError(f"a model of {len(self.layers)} layers has no tap "
+                                f"{', '.join(sorted(missing))}")
+        return [found[tap] for tap in taps]
+
+    def hidden(self, ids):
+        """ids [batch, length] to the rows before the head [batch, length, d]."""
+        return self.features(ids, ["final"])[0]
+
+    def states(self, batch, features):
+        return [self.hidden(batch.ids)[batch.rows, batch.columns]]
+
+    def logits(self, states, place: int):
+        return states @ self.head().T
 
     def head(self) -> torch.Tensor:
         return (self.embed_tokens if self.lm_head is None else self.lm_head).weight

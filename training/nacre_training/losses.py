@@ -1,9 +1,10 @@
 """How far a draft is from its target, given the rows of both.
 
 Exact match under shared noise accepts where both rows have the same winner of
-logit / temperature + noise. `kl` brings the distributions together. `race`
-brings the winners together: it is the cross entropy of the target's winner under
-the draft's perturbed scores, softened by `SOFTNESS`, with fresh noise.
+logit / temperature + noise. `Kl`, the forward divergence, brings the
+distributions together. `Race` brings the winners together: it is the cross
+entropy of the target's winner under the draft's perturbed scores, softened by
+`SOFTNESS`, with fresh noise. Rows are logits [positions, vocab_size].
 """
 
 from __future__ import annotations
@@ -16,18 +17,29 @@ from torch.nn import functional
 SOFTNESS = 0.7
 
 
-def kl(draft, target):
-    """Forward Kullback-Leibler divergence at temperature 1, mean over positions.
-    Both are logits [positions, vocab_size]."""
-    return functional.kl_div(draft.log_softmax(-1), target.log_softmax(-1),
-                             reduction="batchmean", log_target=True)
+class Kl:
+    """Of a draft's rows to these of the target, at temperature 1."""
+
+    def __init__(self, target) -> None:
+        self._log_p = target.log_softmax(-1)
+
+    def loss(self, draft, positions=slice(None)):
+        """Mean over rows; row i of the draft is compared with positions[i]."""
+        return functional.kl_div(draft.log_softmax(-1), self._log_p[positions],
+                                 reduction="batchmean", log_target=True)
 
 
-def race(draft, target, temperatures, generator: torch.Generator):
-    """As above. `temperatures` [positions]; at 0 there is no noise."""
-    greedy = (temperatures == 0)[:, None]
-    noise = torch.empty_like(target).exponential_(generator=generator).log_().neg_()
-    noise.masked_fill_(greedy, 0.0)
-    divisor = torch.where(greedy, torch.ones(()), temperatures[:, None])
-    winner = (target / divisor + noise).argmax(-1)
-    return functional.cross_entropy((draft / divisor + noise) / SOFTNESS, winner)
+class Race:
+    """`temperatures` [positions] of the target's rows; at 0 there is no noise."""
+
+    def __init__(self, target, temperatures, generator: torch.Generator) -> None:
+        greedy = (temperatures == 0)[:, None]
+        noise = torch.empty_like(target).exponential_(generator=generator).log_().neg_()
+        self._noise = noise.masked_fill_(greedy, 0.0)
+        self._divisor = torch.where(greedy, torch.ones(()), temperatures[:, None])
+        self._winner = (target / self._divisor + noise).argmax(-1)
+
+    def loss(self, draft, positions=slice(None)):
+        """As of Kl."""
+        scores = draft / self._divisor[positions] + self._noise[positions]
+        return functional.cross_entropy(scores / SOFTNESS, self._winner[positions])

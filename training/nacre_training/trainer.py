@@ -7,24 +7,27 @@ for a while. What is written is the best of all that were tried on held-out text
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import math
 import pathlib
-import time
-from typing import Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List
 
 import torch
 
 from . import TrainingError
-from .acceptance import HeldOut, describe, mean_rate
+from .acceptance import HeldOut, describe, mean_length
 from .batches import Batch, epoch, usable
-from .checkpoint import check_pair, read_model, write_draft
+from .checkpoint import check_pair, write_draft
 from .corpus import Origin, Text, read_corpus
+from .draft import Draft
 from .llama import Llama
-from .losses import kl, race
+from .losses import Kl, Race
 from .progress import Progress
+from .schedule import Schedule
+from .teacher import Teacher
 
 STATE = "training_state.pt"
+# How much a place counts beside the one before it, as in EAGLE-3.
+_PLACE_WEIGHT = 0.8
 
 
 def add_arguments(parser: argparse.ArgumentParser, lr: float) -> None:
@@ -38,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser, lr: float) -> None:
     parser.add_argument("--epochs", type=float, default=3.0, help="default %(default)s")
     parser.add_argument("--minutes", type=float, default=25.0,
                         help="at most, of all runs that go on (default %(default)s)")
+    parser.add_argument("--cpu-minutes", type=float, default=math.inf,
+                        help="at most, of all threads together, likewise: for a busy "
+                             "machine (default: no limit)")
     parser.add_argument("--lr", type=float, default=lr,
                         help="peak learning rate (default %(default)s)")
     parser.add_argument("--rows", type=int, default=32,
@@ -59,72 +65,27 @@ def add_arguments(parser: argparse.ArgumentParser, lr: float) -> None:
     parser.add_argument("--threads", type=int, default=2, help="default %(default)s")
 
 
-class Teacher:
-    """The target's rows. They are computed once where they fit into memory."""
-
-    def __init__(self, model: Llama, texts: List[Text], context: int, mebibytes: int):
-        self._model = model
-        tokens = sum(min(len(text.token_ids), context) for text in texts)
-        self._keeps = tokens * model.config["hidden_size"] * 2 <= mebibytes << 20
-        self._kept: Dict[int, torch.Tensor] = {}
-
-    @torch.no_grad()
-    def logits(self, batch: Batch) -> torch.Tensor:
-        """[positions, vocab_size]"""
-        if all(number in self._kept for number in batch.numbers):
-            hidden = torch.cat([self._kept[n] for n in batch.numbers])
-        else:
-            # Rounded whether kept or not: a run that goes on begins with none.
-            hidden = self._model.hidden(batch.ids)[batch.rows, batch.columns].bfloat16()
-            if self._keeps:
-                for row, number in enumerate(batch.numbers):
-                    self._kept[number] = hidden[batch.rows == row]
-        return hidden.float() @ self._model.head().T
-
-
-@dataclasses.dataclass
-class Schedule:
-    """How far the run is, from 0 to 1, by steps or by time."""
-
-    steps: int
-    seconds: float
-    step: int = 0
-    spent: float = 0.0  # seconds of earlier runs
-    started: float = dataclasses.field(default_factory=time.monotonic)
-
-    def elapsed(self) -> float:
-        return self.spent + time.monotonic() - self.started
-
-    def progress(self) -> float:
-        return min(1.0, max(self.step / self.steps, self.elapsed() / self.seconds))
-
-    def rate(self, peak: float) -> float:
-        """3 % warm-up, then a cosine down to 2 %."""
-        progress = self.progress()
-        if progress < 0.03:
-            return peak * max(0.1, progress / 0.03)
-        return peak * (0.02 + 0.49 * (1 + math.cos(math.pi * (progress - 0.03) / 0.97)))
+def seed(number: int) -> None:
+    torch.manual_seed(number)
 
 
 class Trainer:
-    """`frozen_layers` of the student, and its embedding, stay as they are; 0:
-    all of it is trained."""
+    """Trains those parameters of the student that take a gradient."""
 
-    def __init__(self, arguments: argparse.Namespace, student: Llama, target: Llama,
-                 frozen_layers: int = 0) -> None:
+    def __init__(self, arguments: argparse.Namespace, student: Draft,
+                 target: Llama) -> None:
         torch.set_num_threads(arguments.threads)
-        torch.manual_seed(arguments.seed)
+        seed(arguments.seed)
         self._arguments = arguments
         self._origin, self._texts = read_corpus(arguments.corpus)
         held_origin, held_texts = read_corpus(arguments.held_out)
         _check_held_out(self._origin, self._texts, held_origin, held_texts)
         check_pair(target.config, student.config, self._origin)
-        self._held_out = HeldOut(held_texts, self._origin.vocab_size, arguments.context)
-        self._student, self._frozen = student, frozen_layers
+        self._held_out = HeldOut(held_texts, self._origin.vocab_size, arguments.context,
+                                 target)
+        self._student = student
         self._teacher = Teacher(target, self._texts, arguments.context,
-                                arguments.cache_mib)
-        for name, parameter in student.named_parameters():
-            parameter.requires_grad_(not _is_frozen(name, frozen_layers))
+                                arguments.cache_mib, student.taps)
         self._trained = [p for p in student.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(self._trained, lr=arguments.lr,
                                             betas=(0.9, 0.95), weight_decay=0.01)
@@ -132,7 +93,7 @@ class Trainer:
         per_epoch = -(-len(usable(self._texts, arguments.context)) // arguments.rows)
         self._per_epoch = max(1, per_epoch)
         self._schedule = Schedule(max(1, round(arguments.epochs * self._per_epoch)),
-                                  60 * arguments.minutes)
+                                  60 * arguments.minutes, 60 * arguments.cpu_minutes)
         self._tried: List[dict] = []
         self._best: Dict[str, torch.Tensor] = {}
 
@@ -143,14 +104,12 @@ class Trainer:
         if not self._resume():
             self._evaluate()
         progress = Progress("training", 1000)
-        for batch in self._batches():
-            loss = self._step(batch)
-            done = self._schedule.progress()
-            progress.at(int(1000 * done), f"loss {loss:.3f}")
-            if done >= len(self._tried) / self._arguments.evaluations:
+        batches = self._batches()
+        while not self._is_over():
+            loss = self._step(next(batches))
+            progress.at(int(1000 * self._schedule.progress()), f"loss {loss:.3f}")
+            if self._due() > self._tried[-1]["due"]:
                 self._evaluate()
-                if self._is_over():
-                    break
         progress.close()
         self._student.load_state_dict(self._best)
         return self._card()
@@ -171,35 +130,56 @@ class Trainer:
                     skip -= 1
             number += 1
 
-    def _step(self, batch: Batch) -> float:
-        target = self._teacher.logits(batch)
-        hidden = self._student.hidden(batch.ids, self._frozen)
-        draft = hidden[batch.rows, batch.columns] @ self._student.head().T
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        """Of all places, each weighted less than the one before."""
+        target, features = self._teacher.look(batch)
         if self._schedule.progress() < 1 - self._arguments.race_share:
-            loss = kl(draft, target)
+            aim = Kl(target)
         else:
-            loss = race(draft, target, batch.temperatures, self._noise)
+            aim = Race(target, batch.temperatures, self._noise)
+        total, weights = torch.zeros(()), 0.0
+        for place, states in enumerate(self._student.states(batch, features)):
+            starts, ends = batch.place(place, self._student.first_column)
+            if len(starts) == 0:
+                break
+            weight = _PLACE_WEIGHT ** place
+            draft = self._student.logits(states[starts], place)
+            total, weights = total + weight * aim.loss(draft, ends), weights + weight
+        return total / max(weights, 1.0)  # none: too short a text, nothing to learn
+
+    def _step(self, batch: Batch) -> float:
+        loss = self._loss(batch)
         if not torch.isfinite(loss):
             raise TrainingError(f"the loss is {loss.item()}: lower --lr, now "
                                 f"{self._arguments.lr}")
         for group in self._optimizer.param_groups:
             group["lr"] = self._schedule.rate(self._arguments.lr)
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._trained, 1.0)
-        self._optimizer.step()
+        if loss.requires_grad:
+            self._optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self._trained, 1.0)
+            self._optimizer.step()
         self._schedule.step += 1
         return loss.item()
 
+    def _due(self) -> int:
+        """Evaluations that there should have been; where time leaps one does for
+        several."""
+        return int(self._schedule.progress() * self._arguments.evaluations)
+
     def _evaluate(self) -> None:
         counts = self._held_out.acceptance(self._student)
-        rate = mean_rate(counts)
-        if not self._tried or rate > max(tried["mean"] for tried in self._tried):
+        mean = mean_length(counts)
+        if not self._tried or mean > max(tried["mean"] for tried in self._tried):
             self._best = {name: value.detach().clone()
                           for name, value in self._student.state_dict().items()}
         self._tried.append({
             "step": self._schedule.step, "seconds": round(self._schedule.elapsed()),
-            "mean": rate, "acceptance": {f"{t:g}": c.rate for t, c in counts.items()}})
+            "mean": mean, "due": self._due(),
+            "cpu_seconds": round(self._schedule.cpu_elapsed()),
+            "acceptance": {f"{t:g}": c.rate for t, c in counts.items()},
+            "places": {f"{t:g}": c.rates for t, c in counts.items()},
+            "lengths": {f"{t:g}": c.length for t, c in counts.items()}})
         print(f"step {self._schedule.step}, {self._schedule.elapsed():.0f} s, held out: "
               f"{describe(counts)}", flush=True)
         self._save()
@@ -212,7 +192,8 @@ class Trainer:
     def _settings(self) -> dict:
         """What must be the same for a run to go on."""
         return {name: str(value) for name, value in vars(self._arguments).items()
-                if name not in ("minutes", "threads", "patience", "cache_mib", "command")}
+                if name not in ("minutes", "cpu_minutes", "threads", "patience", "cache_mib",
+                                "command")}
 
     def _save(self) -> None:
         path = self._arguments.out / STATE
@@ -221,7 +202,8 @@ class Trainer:
             "settings": self._settings(), "student": self._student.state_dict(),
             "best": self._best, "optimizer": self._optimizer.state_dict(),
             "noise": self._noise.get_state(), "tried": self._tried,
-            "step": self._schedule.step, "seconds": self._schedule.elapsed()}, partial)
+            "step": self._schedule.step, "seconds": self._schedule.elapsed(),
+            "cpu_seconds": self._schedule.cpu_elapsed()}, partial)
         partial.replace(path)
 
     def _resume(self) -> bool:
@@ -239,30 +221,30 @@ class Trainer:
         self._noise.set_state(state["noise"])
         self._best, self._tried = state["best"], state["tried"]
         self._schedule.step, self._schedule.spent = state["step"], state["seconds"]
+        self._schedule.cpu_spent = state["cpu_seconds"]
         print(f"goes on at step {self._schedule.step}", flush=True)
         return True
 
     def _card(self) -> dict:
         best = max(self._tried, key=lambda tried: tried["mean"])
         rounded = lambda rates: {t: round(rate, 4) for t, rate in rates.items()}
-        return {
+        card = {
             "target_fingerprint": self._origin.fingerprint,
-            "taps": [],
+            "taps": list(self._student.taps),
             "texts": len(self._texts),
             "tokens": sum(len(text.token_ids) for text in self._texts),
             "steps": best["step"],
             "seconds": best["seconds"],
+            "cpu_seconds": best["cpu_seconds"],
             "held_out_acceptance_before": rounded(self._tried[0]["acceptance"]),
             "held_out_acceptance": rounded(best["acceptance"]),
         }
-
-
-def _is_frozen(name: str, frozen_layers: int) -> bool:
-    if frozen_layers == 0:
-        return False
-    parts = name.split(".")
-    return parts[0] == "embed_tokens" or (
-        parts[0] == "layers" and int(parts[1]) < frozen_layers)
+        if self._student.places > 1:
+            card["max_lag"] = self._student.places
+            card["held_out_acceptance_by_place"] = {
+                t: [round(rate, 4) for rate in rates] for t, rates in best["places"].items()}
+            card["held_out_chain_length"] = rounded(best["lengths"])
+        return card
 
 
 def _check_held_out(origin: Origin, texts: List[Text], held_origin: Origin,
@@ -275,11 +257,12 @@ def _check_held_out(origin: Origin, texts: List[Text], held_origin: Origin,
             raise TrainingError(f"the prompt of held-out text {text.id} is trained on")
 
 
-def train_and_write(arguments: argparse.Namespace, student: Llama, method: str,
-                    frozen_layers: int = 0) -> None:
-    trainer = Trainer(arguments, student, read_model(arguments.target), frozen_layers)
+def train_and_write(arguments: argparse.Namespace, student: Draft, target: Llama,
+                    method: str, write: Callable = write_draft) -> None:
+    """`write`: as write_draft, of the student's kind."""
+    trainer = Trainer(arguments, student, target)
     card = {"method": method} | trainer.run()
-    write_draft(arguments.out, student, arguments.target, card)
+    write(arguments.out, student, arguments.target, card)
     trainer.finish()
     print(f"{arguments.out}: held-out acceptance {card['held_out_acceptance']}, before "
           f"{card['held_out_acceptance_before']}")

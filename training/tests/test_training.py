@@ -31,9 +31,9 @@ class LossTest(unittest.TestCase):
     def test_kl_is_zero_for_equal_rows_and_positive_else(self):
         torch.manual_seed(1)
         a, b = torch.randn(5, 9), torch.randn(5, 9)
-        self.assertAlmostEqual(losses.kl(a, a).item(), 0, places=6)
+        self.assertAlmostEqual(losses.Kl(a).loss(a).item(), 0, places=6)
         p, q = b.softmax(-1), a.softmax(-1)
-        self.assertAlmostEqual(losses.kl(a, b).item(),
+        self.assertAlmostEqual(losses.Kl(b).loss(a).item(),
                                (p * (p / q).log()).sum(-1).mean().item(), places=5)
 
     def test_the_race_falls_as_the_draft_comes_near(self):
@@ -42,8 +42,8 @@ class LossTest(unittest.TestCase):
         temperatures = torch.tensor([0.0, 1.0]).repeat(1000)
 
         def loss(share):
-            return losses.race(share * target + (1 - share) * other, target,
-                               temperatures, torch.Generator().manual_seed(3)).item()
+            race = losses.Race(target, temperatures, torch.Generator().manual_seed(3))
+            return race.loss(share * target + (1 - share) * other).item()
 
         self.assertLess(loss(1.0), loss(0.5))
         self.assertLess(loss(0.5), loss(0.0))
@@ -51,7 +51,7 @@ class LossTest(unittest.TestCase):
     def test_without_temperature_the_race_is_the_likeliest_token(self):
         target = torch.tensor([[0.0, 3.0, 1.0]])
         draft = torch.tensor([[2.0, 0.5, 0.0]])
-        got = losses.race(draft, target, torch.zeros(1), torch.Generator())
+        got = losses.Race(target, torch.zeros(1), torch.Generator()).loss(draft)
         want = -(draft / losses.SOFTNESS).log_softmax(-1)[0, 1]
         self.assertAlmostEqual(got.item(), want.item(), places=5)
 
@@ -64,12 +64,20 @@ class RunTest(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         cls.target = toy.make_model(cls.folder / "target", 1, layers=3, hidden=32)
         toy.make_model(cls.folder / "draft", 2, layers=1, hidden=32)
+        cls.write_corpora(cls.target, 200, "")
+        # Here a token tells more of the one after it.
+        untied = toy.make_model(cls.folder / "untied", 1, layers=3, hidden=32,
+                                tie_word_embeddings=False)
+        cls.write_corpora(untied, 400, "untied_")
+
+    @classmethod
+    def write_corpora(cls, target, count, prefix):
         texts, held = [], []
         for t in (0.0, 1.0):
-            texts += toy.write_texts(cls.target, 200, t)
-            held += toy.write_texts(cls.target, 40, t, first=1000)
-        toy.write_corpus(cls.folder / "corpus.jsonl", texts)
-        toy.write_corpus(cls.folder / "held.jsonl", held)
+            texts += toy.write_texts(target, count, t)
+            held += toy.write_texts(target, 40, t, first=1000)
+        toy.write_corpus(cls.folder / f"{prefix}corpus.jsonl", texts)
+        toy.write_corpus(cls.folder / f"{prefix}held.jsonl", held)
 
     def flags(self, out, **changes):
         values = {"target": self.folder / "target", "corpus": self.folder / "corpus.jsonl",
@@ -77,6 +85,11 @@ class RunTest(unittest.TestCase):
                   "epochs": 6, "lr": 3e-3, "context": 64, "evaluations": 3,
                   "patience": 9, "threads": 1, **changes}
         return [word for name, value in values.items() for word in (f"--{name}", value)]
+
+    def flags_of_untied(self, out, **changes):
+        return self.flags(out, target=self.folder / "untied", **{
+            "corpus": self.folder / "untied_corpus.jsonl",
+            "held-out": self.folder / "untied_held.jsonl", "epochs": 8, **changes})
 
     def distill(self, out, **changes):
         return run("distill", "--draft", self.folder / "draft",
@@ -118,6 +131,59 @@ class RunTest(unittest.TestCase):
         self.assertFalse(torch.equal(made["lm_head.weight"],
                                      target["model.embed_tokens.weight"]))
 
+    def places_of(self, out, places):
+        """Each of a card has a rate; a chain ends where a place is wrong."""
+        card = toy.card(self.folder / out)
+        self.assertEqual(card["max_lag"], places)
+        for t, rate in card["held_out_acceptance"].items():
+            rates = card["held_out_acceptance_by_place"][t]
+            self.assertEqual((len(rates), rates[0]), (places, rate))
+            self.assertLess(card["held_out_chain_length"][t], sum(rates) + 1e-3)
+            self.assertGreaterEqual(card["held_out_chain_length"][t], rate)
+        return card
+
+    def measured(self, out):
+        said = run("acceptance", "--draft", self.folder / out, "--target",
+                   self.folder / "untied", "--held-out", self.folder / "untied_held.jsonl",
+                   "--context", 64)
+        return [float(part.split(": ")[1].split(" ")[0])
+                for part in said.partition(": ")[2].split(", ")]
+
+    def test_eagle_learns_from_what_layers_are_given(self):
+        run("eagle3", "--steps", 3, *self.flags_of_untied("eagle"))
+        self.check_improved("eagle")
+        card = self.places_of("eagle", 3)
+        self.assertEqual((card["method"], card["taps"]),
+                         ("eagle3:steps=3", ["in(1)", "in(2)"]))
+        for rate, expected in zip(self.measured("eagle"),
+                                  card["held_out_acceptance"].values()):
+            self.assertAlmostEqual(rate / 100, expected, delta=0.03)
+        made = load_file(self.folder / "eagle" / "model.safetensors")
+        self.assertNotIn("lm_head.weight", made)
+        self.assertIn("layers.0.hidden_norm.weight", made)
+
+    def test_medusa_heads_learn_to_look_further(self):
+        run("medusa", "--heads", 2, "--own-vocabulary", *self.flags_of_untied("medusa"))
+        self.check_improved("medusa")
+        card = self.places_of("medusa", 2)
+        self.assertEqual((card["method"], card["taps"]),
+                         ("medusa:heads=2,blocks=1", ["final"]))
+        for rate, expected in zip(self.measured("medusa"),
+                                  card["held_out_acceptance"].values()):
+            self.assertAlmostEqual(rate / 100, expected, delta=0.03)
+
+    def test_drafts_over_features_are_measured_beside_their_target(self):
+        run("medusa", *self.flags("alone", epochs=0.1))
+        with self.assertRaisesRegex(AssertionError, "name it, --target"):
+            run("acceptance", "--draft", self.folder / "alone", "--held-out",
+                self.folder / "held.jsonl")
+
+    def test_flags_of_drafts_over_features_are_checked(self):
+        for command, flag, value in (("eagle3", "--steps", 17), ("eagle3", "--layers", "4"),
+                                     ("medusa", "--heads", 0), ("medusa", "--blocks", 9)):
+            with self.assertRaisesRegex(AssertionError, f"{flag} {value}"):
+                run(command, flag, value, *self.flags("x"))
+
     def test_cutting_layers_needs_no_training(self):
         said = run("cut-layers", "--target", self.folder / "target", "--held-out",
                    self.folder / "held.jsonl", "--out", self.folder / "cut",
@@ -126,8 +192,9 @@ class RunTest(unittest.TestCase):
         self.assertEqual(read_model(self.folder / "cut").config["num_hidden_layers"], 2)
         self.assertEqual(toy.card(self.folder / "cut")["method"], "cut-layers:keep=0,2")
 
-    def test_a_stopped_run_ends_as_one_that_was_not(self):
-        self.distill("whole", epochs=1)
+    def check_that_it_goes_on(self, command, whole, stopped):
+        """A run that is stopped ends as one that was not: `command` of a folder."""
+        command(whole)
 
         class Stop(Exception):
             pass
@@ -142,14 +209,30 @@ class RunTest(unittest.TestCase):
 
         with mock.patch.object(trainer.Trainer, "_evaluate", stop_at_the_second):
             with self.assertRaises(Stop):
-                self.distill("stopped", epochs=1)
-        self.assertTrue((self.folder / "stopped" / trainer.STATE).exists())
+                command(stopped)
+        self.assertTrue((self.folder / stopped / trainer.STATE).exists())
         with self.assertRaisesRegex(AssertionError, "other flags.*'lr'"):
-            self.distill("stopped", epochs=1, lr=1e-3)
-        self.assertIn("goes on at step", self.distill("stopped", epochs=1))
-        whole = load_file(self.folder / "whole" / "model.safetensors")
-        for name, value in load_file(self.folder / "stopped" / "model.safetensors").items():
-            self.assertTrue(torch.equal(value, whole[name]), name)
+            command(stopped, lr=1e-4)
+        self.assertIn("goes on at step", command(stopped))
+        [file] = (self.folder / whole).glob("*.safetensors")
+        unbroken = load_file(file)
+        for name, value in load_file(self.folder / stopped / file.name).items():
+            self.assertTrue(torch.equal(value, unbroken[name]), name)
+
+    def test_a_stopped_run_ends_as_one_that_was_not(self):
+        def of(*command):
+            return lambda out, **changes: run(
+                *command, *self.flags(out, epochs=1, **changes))
+
+        self.check_that_it_goes_on(of("distill", "--draft", self.folder / "draft"),
+                                   "whole", "stopped")
+        self.check_that_it_goes_on(of("eagle3"), "whole_eagle", "stopped_eagle")
+        self.check_that_it_goes_on(of("medusa"), "whole_medusa", "stopped_medusa")
+
+    def test_time_of_the_processor_ends_a_run(self):
+        self.distill("short", epochs=1000, **{"cpu-minutes": 0.02})
+        card = toy.card(self.folder / "short")
+        self.assertLess(card["cpu_seconds"], 30)
 
     def test_without_memory_for_the_targets_rows_the_losses_are_nearly_the_same(self):
         self.distill("kept", epochs=2)
