@@ -186,6 +186,18 @@ TAKEN = [
      {"name": "NACRE_MAX_MEMORY", "value": "1G"}),
 ]
 
+# Values with which the notes must, or must not, warn of this.
+PROMETHEUS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}]
+NO_SCRAPES = "networkPolicy.monitoring"
+NOTED = [
+    ({}, NO_SCRAPES, False),
+    ({"monitoring": {"podMonitor": {"enabled": True}}}, NO_SCRAPES, True),
+    ({"monitoring": {"podMonitor": {"enabled": True}},
+      "networkPolicy": {"monitoring": PROMETHEUS}}, NO_SCRAPES, False),
+    ({"monitoring": {"podMonitor": {"enabled": True}},
+      "networkPolicy": {"enabled": False}}, NO_SCRAPES, False),
+]
+
 
 def value_files():
     return sorted((CHART / "ci").glob("values-*.yaml"))
@@ -223,7 +235,7 @@ def merged(base, over):
 
 
 def render(chart, values):
-    """All objects, in the order of the templates, and the notes."""
+    """All objects, in the order of the templates."""
     # Helm's flags say yes and no where YAML 1.1 does: --set is no way to write them.
     files = chart.render(values, name="demo", namespace="serving")
     objects = []
@@ -330,6 +342,17 @@ def refused(chart, good):
     return wrong
 
 
+def misnoted(chart, good):
+    """Values with which the notes do not warn, or warn of what is no fault."""
+    wrong = []
+    for change, warning, want in NOTED:
+        files = chart.render(merged(good, change), name="demo", namespace="serving")
+        (notes,) = [text for name, text in files.items() if name.endswith("NOTES.txt")]
+        if (warning in notes) != want:
+            wrong.append(f"{change}: the notes {'lack' if want else 'have'} {warning}:\n{notes}")
+    return wrong
+
+
 def check(chart, helm):
     wrong = [f"lint: {line}" for line in helm.lint(str(CHART)) if "[ERROR]" in str(line)]
     checked = 0
@@ -347,7 +370,7 @@ def check(chart, helm):
                                         "rendered now", lineterm="", n=2)
             wrong += [*list(diff)[:60], f"{path.name} differs: run scripts/render_chart.py"]
     good = yaml.safe_load((CHART / "ci/values-minimal.yaml").read_text(encoding="utf-8"))
-    wrong += accepted(chart, good) + refused(chart, good)
+    wrong += accepted(chart, good) + refused(chart, good) + misnoted(chart, good)
     print(*wrong, sep="\n")
     print(f"{len(value_files())} renders, {checked} objects checked against Kubernetes "
           f"{VERSIONS[0]} to {VERSIONS[-1]}, {len(REFUSED)} wrong values, {len(wrong)} faults")

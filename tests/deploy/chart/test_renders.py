@@ -133,6 +133,18 @@ class ObjectsTest(unittest.TestCase):
                         self.assertIn((item["metadata"]["labels"]["app.kubernetes.io/component"],
                                        ports), [("coordinator", {"grpc"}), ("gateway", {"http"})])
 
+    def test_what_is_scraped_is_open(self):
+        seen = 0
+        for name, objects in each_render():
+            if not golden.of_kind(objects, "PodMonitor"):
+                continue
+            for policy in golden.of_kind(objects, "NetworkPolicy"):
+                seen += 1
+                ports = [port["port"] for rule in policy["spec"]["ingress"]
+                         for port in rule["ports"]]
+                self.assertIn("metrics", ports, f"{name} {policy['metadata']['name']}")
+        self.assertGreater(seen, 4)
+
     def test_what_is_dialled_is_a_service(self):
         for name, objects in each_render():
             hosts = {item["metadata"]["name"]: item["spec"]

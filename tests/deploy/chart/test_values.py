@@ -1,10 +1,12 @@
 """The schema of the values, and the flags that it and the renders name."""
 
+import re
 import unittest
 
 import golden
 import jsonschema
-from golden import CHART, render_chart
+import yaml
+from golden import CHART, ROOT, render_chart
 
 SCHEMA = golden.load(CHART / "values.schema.json")
 VALUES = golden.load(CHART / "values.yaml")
@@ -61,6 +63,23 @@ class SchemaTest(unittest.TestCase):
             told = errors(render_chart.merged(MINIMAL, change))
             for name in names:
                 self.assertIn(name, told, change)
+
+    def test_examples_of_the_documentation_fit(self):
+        text = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+        examples = []
+        for block in re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            try:
+                values = yaml.safe_load(block)
+            except yaml.YAMLError:
+                continue  # commands
+            if isinstance(values, dict) and set(values) <= set(SCHEMA["properties"]):
+                examples.append(values)
+                self.assertEqual(errors(render_chart.merged(MINIMAL, values)), "", block)
+        self.assertGreaterEqual(len(examples), 4)
+        scraped = [one for one in examples if one.get("monitoring", {}).get("podMonitor")]
+        self.assertEqual(len(scraped), 1)
+        # NetworkPolicies are on unless values say otherwise.
+        self.assertTrue(scraped[0].get("networkPolicy", {}).get("monitoring"), scraped)
 
     def test_nothing_is_open_but_what_kubernetes_checks(self):
         def walk(node, path):
