@@ -311,14 +311,23 @@ std::optional<ApiError> GatewayService::RenderChat(ApiRequest* request) const {
         "nacre-gateway",
         "chat_template");
   }
-  auto rendered = options_.chats->Render(
-      {.messages = std::move(request->messages),
-       .tools = request->tools,
-       .documents = request->documents,
-       .values = request->template_values,
-       .add_generation_prompt = request->add_generation_prompt,
-       .own_template = request->chat_template});
+  const auto render = [&](OrderedJson messages) {
+    return options_.chats->Render(
+        {.messages = std::move(messages),
+         .tools = request->tools,
+         .documents = request->documents,
+         .values = request->template_values,
+         .add_generation_prompt = request->add_generation_prompt,
+         .own_template = request->chat_template});
+  };
+  auto rendered = render(std::move(request->messages));
+  // Some templates join the arguments of calls as the texts that they were.
+  if (!rendered.ok() && !request->sent_messages.is_null()) {
+    auto as_sent = render(std::move(request->sent_messages));
+    if (as_sent.ok()) rendered = std::move(as_sent);
+  }
   request->messages = nullptr;
+  request->sent_messages = nullptr;
   if (!rendered.ok()) {
     // Whatever the template says, the request is at fault.
     return BadRequest(
@@ -343,7 +352,9 @@ uint32_t GatewayService::UnsaidMaxTokens(const ApiRequest& request,
   if (request.is_chat) {
     // The service reserves KV for all of it: more than any target has would be
     // refused, though its client asked for nothing like it.
-    const auto kv = static_cast<int64_t>(model.kv_capacity_tokens());
+    // Of several choices each has its part, so that they run together.
+    const auto kv = static_cast<int64_t>(model.kv_capacity_tokens()) /
+                    std::max(1, request.n);
     if (kv > prompt_tokens) {
       most = std::min(most, std::max(kv - prompt_tokens, least));
     }

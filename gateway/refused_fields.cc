@@ -31,8 +31,8 @@ constexpr RefusedField kRefused[] = {
     {"structured_outputs", "{}"},
     {"grammar", "\"\""},
     {"json_schema", "null"},
-    {"prompt_embeds", "null"},
-    {"cache_salt", "null"},
+    {"prompt_embeds", "[]"},
+    {"cache_salt", "\"\""},
     {"bad_words", "[]"},
     {"allowed_token_ids", "null"},
     {"logits_processors", "[]"},
@@ -45,7 +45,7 @@ constexpr RefusedField kRefused[] = {
 
 // What the other kind of request has.
 constexpr RefusedField kRefusedOfChats[] = {
-    {"prompt", "null"},
+    {"prompt", "\"\""},
     {"echo", "false"},
 };
 constexpr RefusedField kRefusedOfCompletions[] = {
@@ -84,7 +84,11 @@ void RefuseAll(const RefusedField (&fields)[kSize], FieldReader* reader) {
 // Each version of vLLM has others.
 void RefuseGuided(FieldReader* reader) {
   for (const std::string& name : reader->Unknown()) {
-    if (!absl::StartsWith(name, "guided_")) continue;
+    // The backend alone constrains nothing.
+    if (!absl::StartsWith(name, "guided_") ||
+        name == "guided_decoding_backend") {
+      continue;
+    }
     const OrderedJson* const found = reader->Find(name.c_str());
     if (found == nullptr || *found == false || *found == "") continue;
     reader->Fail(Unsupported(absl::StrCat(Quoted(name), " is not supported ",

@@ -85,7 +85,11 @@ void ReadSampling(const SamplingDefaults& defaults, FieldReader* reader,
     sampling->set_top_k(static_cast<uint32_t>(std::max<int64_t>(0, *top_k)));
   }
   const OrderedJson* const seed = reader->Find("seed");
-  if (seed != nullptr && seed->is_number_integer()) {
+  uint64_t number = 0;
+  if (seed != nullptr && seed->is_string() &&
+      absl::SimpleAtoi(seed->get_ref<const std::string&>(), &number)) {
+    sampling->set_seed(number);  // as answers show it
+  } else if (seed != nullptr && seed->is_number_integer()) {
     // A negative one is its two's complement.
     sampling->set_seed(seed->is_number_unsigned()
                            ? seed->get<uint64_t>()
@@ -308,12 +312,14 @@ void FlattenContent(size_t index, OrderedJson* message, FieldReader* reader) {
   *content = std::move(text);
 }
 
-// OpenAI has the arguments of a call as JSON in a string; templates write them
-// as JSON themselves. `comparisons`: see ParseObject.
-void ParseArguments(size_t index, OrderedJson* message, size_t* comparisons,
+// OpenAI has the arguments of a call as JSON in a string; most templates write
+// them as JSON themselves. `comparisons`: see ParseObject. True: there were
+// some.
+bool ParseArguments(size_t index, OrderedJson* message, size_t* comparisons,
                     FieldReader* reader) {
   const auto calls = message->find("tool_calls");
-  if (calls == message->end() || !calls->is_array()) return;
+  if (calls == message->end() || !calls->is_array()) return false;
+  bool had_some = false;
   for (size_t i = 0; i < calls->size(); ++i) {
     OrderedJson& call = (*calls)[i];
     if (!call.is_object()) continue;
@@ -323,18 +329,22 @@ void ParseArguments(size_t index, OrderedJson* message, size_t* comparisons,
     if (arguments == function->end() || !arguments->is_string()) continue;
     OrderedJson object = OrderedJson::object();
     const auto& text = arguments->get_ref<const std::string&>();
-    if (!text.empty()) {
+    // Go writes a map that was never made as null.
+    if (!text.empty() && text != "null") {
       auto error = ParseObject(text,
                                absl::StrCat("messages[", index, "].tool_calls[",
                                             i, "].function.arguments"),
                                comparisons, &object);
       if (error.has_value()) {
         error->param = "messages";
-        return reader->Fail(*std::move(error));
+        reader->Fail(*std::move(error));
+        return had_some;
       }
     }
     *arguments = std::move(object);
+    had_some = true;
   }
+  return had_some;
 }
 
 void ReadMessages(FieldReader* reader, ApiRequest* request) {
@@ -358,9 +368,16 @@ void ReadMessages(FieldReader* reader, ApiRequest* request) {
           "messages"));
     }
     FlattenContent(index, &message, reader);
-    ParseArguments(index, &message, &comparisons, reader);
     ++index;
   }
+  OrderedJson sent = request->messages;
+  bool had_arguments = false;
+  index = 0;
+  for (OrderedJson& message : request->messages) {
+    had_arguments |= ParseArguments(index, &message, &comparisons, reader);
+    ++index;
+  }
+  if (had_arguments) request->sent_messages = std::move(sent);
 }
 
 // Beside the messages: what the template shows, and the request's own one.

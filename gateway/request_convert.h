@@ -55,6 +55,9 @@ struct ApiRequest {
   std::vector<Prompt> prompts;  // of a completion
   // Of a chat; content that is a list of texts is one text by now.
   OrderedJson messages;
+  // The same where arguments of calls came as JSON in strings and are objects in
+  // `messages`, with these strings; else null.
+  OrderedJson sent_messages;
   OrderedJson tools;      // null: none
   OrderedJson documents;  // null: none
   OrderedJson template_values = OrderedJson::object();

@@ -13,6 +13,7 @@ constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 // one, of those from U+0080 to U+009F two. Line ends and tabs do not count.
 size_t ControlBytes(absl::string_view text) {
   const auto byte = static_cast<unsigned char>(text[0]);
+  if (byte == '\r' && text.size() > 1 && text[1] == '\n') return 0;
   if (byte < 0x20 || byte == 0x7f) return byte != '\n' && byte != '\t' ? 1 : 0;
   if (byte != 0xc2 || text.size() < 2) return 0;
   const auto next = static_cast<unsigned char>(text[1]);

@@ -48,6 +48,7 @@ TEST_F(ChatLimitTest, IsWhatTheLargestTargetHasKvFor) {
   const uint32_t asked = AskedFor();
   EXPECT_EQ(asked, 64 - prompt_tokens());
   EXPECT_EQ(AskedFor(R"(,"max_tokens":70)"), 70u) << "the client said so";
+  EXPECT_EQ(AskedFor(R"(,"n":2)"), 32 - prompt_tokens()) << "of each choice";
 }
 
 TEST_F(ChatLimitTest, IsWhatTheOperatorSays) {

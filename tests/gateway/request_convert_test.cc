@@ -30,6 +30,15 @@ std::string ErrorOfBody(const std::string& text) {
   return error ? error->message : "";
 }
 
+// As answers show it: a number of 64 bits is not safe in JSON.
+TEST(RequestConvertTest, ASeedMayBeWrittenInAString) {
+  const ApiRequest request =
+      Convert(R"({"prompt": "p", "seed": "18446744073709551615"})");
+  EXPECT_EQ(request.generate.sampling().seed(), 18446744073709551615u);
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "p", "seed": "1e3"})"),
+            "seed is \"1e3\", expected a whole number of 64 bits");
+}
+
 TEST(RequestConvertTest, EachFieldReachesTheService) {
   const ApiRequest request = Convert(R"({
     "prompt": "p", "model": "m", "max_tokens": 7, "temperature": 0.25,

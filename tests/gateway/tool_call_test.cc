@@ -8,6 +8,7 @@
 #include "chat/chat_template.h"
 #include "common/files.h"
 #include "gateway/request_convert.h"
+#include "tests/gateway/gateway_fixture.h"
 
 namespace nacre::gateway {
 namespace {
@@ -61,6 +62,37 @@ TEST(ToolCallTest, ArgumentsInStringsAreShownAsTheObjectsTheyAre) {
     EXPECT_EQ(*shown, golden["text"].get<std::string>()) << name;
   }
   EXPECT_GT(with_calls, 5);
+}
+
+TEST(ToolCallTest, ArgumentsThatWereNeverMadeAreEmpty) {
+  const OrderedJson message = OrderedJson::parse(
+      R"({"role": "assistant", "content": "", "tool_calls": [
+          {"function": {"name": "f", "arguments": "null"}}]})");
+  ApiRequest request;
+  const auto error =
+      ConvertChat({{"messages", OrderedJson::array({message})}}, {}, &request);
+  ASSERT_FALSE(error) << error->message;
+  EXPECT_EQ(request.messages[0]["tool_calls"][0]["function"]["arguments"],
+            OrderedJson::object());
+}
+
+class ToolCallServiceTest : public GatewayServiceTest {};
+
+// Some templates join them as texts.
+TEST_F(ToolCallServiceTest, ATemplateMayTakeArgumentsAsTheyWereSent) {
+  chat_template_ =
+      "{% for m in messages %}{{ 'x' + "
+      "m.tool_calls[0].function.arguments }}{% endfor %}";
+  AddCoordinator([](auto*, const auto&, auto* writer) {
+    writer->Write(FakeCoordinator::Complete("t", 0));
+    return grpc::Status::OK;
+  });
+  StartGateway();
+  const std::string answer =
+      PostJson("/v1/chat/completions",
+               R"({"messages":[{"role":"assistant","content":"","tool_calls":[)"
+               R"({"function":{"name":"f","arguments":"{\"a\": 1}"}}]}]})");
+  EXPECT_EQ(StatusOf(answer), 200) << answer;
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ TEST(TerminalTest, AModelCannotCommandTheTerminal) {
                   "2J",
                   true),
             std::string(kSign) + "2J");
+  EXPECT_EQ(Shown("a\r\nb", true), "a\r\nb");
   EXPECT_EQ(Shown("\r\x7f\b", true), std::string(kSign) + kSign + kSign);
   EXPECT_EQ(Shown(std::string(1, '\0'), true), kSign);
   EXPECT_EQ(Shown("\xC2\xA0", true), "\xC2\xA0");

@@ -237,6 +237,8 @@ std::vector<std::string> Cluster::GatewayArgv(const std::string& listen) const {
   argv.Add("--coordinator", Joined(&Coordinator::clients));
   argv.Add("--tokenizer", options_.target_model);
   argv.Add("--address-file", AddressFile("http-"));
+  // No proxy is in front, whose connections should not break.
+  argv.Add("--drain-idle", "0s");
   argv.AddCommon(options_);
   argv.Add("--public-tls-cert", options_.tls.cert_file);
   argv.Add("--public-tls-key", options_.tls.key_file);

@@ -70,6 +70,7 @@ struct UpFlags {
   absl::Status Validate() const {
     NACRE_RETURN_IF_ERROR(limits.Resolve().status());
     NACRE_RETURN_IF_ERROR(log.Parse().status());
+    NACRE_RETURN_IF_ERROR(served.Validate());
     return cluster.Validate();
   }
 };
