@@ -316,8 +316,9 @@ std::optional<ApiError> GatewayService::RenderChat(ApiRequest* request) const {
         {.messages = std::move(messages),
          .tools = request->tools,
          .documents = request->documents,
-         .values = request->template_values,
-         .add_generation_prompt = request->add_generation_prompt,
+         .values = request->template_values.named,
+         .add_generation_prompt =
+             request->template_values.add_generation_prompt,
          .own_template = request->chat_template});
   };
   auto rendered = render(std::move(request->messages));

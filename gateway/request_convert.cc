@@ -387,9 +387,9 @@ void ReadTemplateValues(FieldReader* reader, ApiRequest* request) {
   };
   take("tools", &request->tools);
   take("documents", &request->documents);
-  take("chat_template_kwargs", &request->template_values);
+  take("chat_template_kwargs", &request->template_values.named);
   request->chat_template = reader->Text("chat_template", kMaxTemplateBytes);
-  OrderedJson& values = request->template_values;
+  OrderedJson& values = request->template_values.named;
   if (!values.is_object()) {
     return reader->FailField("chat_template_kwargs", values, "an object");
   }
@@ -482,7 +482,8 @@ std::optional<ApiError> ConvertChat(const OrderedJson& body,
   ReadMessages(&reader, request);
   ReadCommon(defaults, &reader, request);
   request->add_special_tokens = reader.BoolOr("add_special_tokens", false);
-  request->add_generation_prompt = reader.BoolOr("add_generation_prompt", true);
+  request->template_values.add_generation_prompt =
+      reader.BoolOr("add_generation_prompt", true);
   ReadTemplateValues(&reader, request);
   request->wants_logprobs = reader.BoolOr("logprobs", false);
   const int64_t top = reader.Whole("top_logprobs", 0, kMaxLogprobs).value_or(0);

@@ -49,19 +49,24 @@ struct StreamedUsage {
   bool continuous = false;
 };
 
+// What a chat's template shows beside messages, tools and documents.
+struct TemplateValues {
+  OrderedJson named = OrderedJson::object();
+  bool add_generation_prompt = true;
+};
+
 struct ApiRequest {
   bool is_chat = false;
   std::string model;
   std::vector<Prompt> prompts;  // of a completion
   // Of a chat; content that is a list of texts is one text by now.
   OrderedJson messages;
-  // The same where arguments of calls came as JSON in strings and are objects in
-  // `messages`, with these strings; else null.
+  // The same where arguments of calls came as JSON in strings and are objects
+  // in `messages`, with these strings; else null.
   OrderedJson sent_messages;
   OrderedJson tools;      // null: none
   OrderedJson documents;  // null: none
-  OrderedJson template_values = OrderedJson::object();
-  bool add_generation_prompt = true;
+  TemplateValues template_values;
   std::optional<std::string> chat_template;  // the request's own
   // Of a chat's prompt, once it is rendered: where no special token is read.
   std::vector<tokenizer::TextRange> user_text;

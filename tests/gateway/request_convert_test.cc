@@ -142,7 +142,7 @@ TEST(RequestConvertTest, ChatsAreNormalized) {
   EXPECT_TRUE(request.wants_logprobs);
   EXPECT_EQ(request.generate.output().logprobs(), 0u);
   EXPECT_FALSE(request.add_special_tokens);
-  EXPECT_EQ(request.template_values["enable_thinking"], false);
+  EXPECT_EQ(request.template_values.named["enable_thinking"], false);
 }
 
 TEST(RequestConvertTest, AnEmptyPartOfAContentHasItsLine) {
@@ -240,7 +240,7 @@ TEST(RequestConvertTest, TheTemplateHearsOfTheEffort) {
                              fields, "}"),
                 /*is_chat=*/true);
     EXPECT_TRUE(request.ignored.empty());
-    return Dump(request.template_values);
+    return Dump(request.template_values.named);
   };
   EXPECT_EQ(effort(""), R"({"reasoning_effort":"low"})");
   EXPECT_EQ(effort(R"(, "chat_template_kwargs": {"reasoning_effort": "high"})"),

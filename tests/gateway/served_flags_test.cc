@@ -12,14 +12,14 @@ TEST(ServedFlagsTest, ReadsEveryFlag) {
   ServedFlags served;
   FlagSet flags("nacre-x", "");
   served.Register(&flags);
-  ASSERT_TRUE(flags
-                  .Parse({"--served-model-name=a", "--served-model-name", "b",
-                          "--chat-template=t", "--tokenizer-config=c",
-                          "--escape-special-tokens",
-                          "--trust-request-chat-template",
-                          "--default-max-tokens=7", "--no-ui"},
-                         nullptr)
-                  .ok());
+  ASSERT_TRUE(
+      flags
+          .Parse({"--served-model-name=a", "--served-model-name", "b",
+                  "--chat-template=t", "--tokenizer-config=c",
+                  "--escape-special-tokens", "--trust-request-chat-template",
+                  "--default-max-tokens=7", "--no-ui"},
+                 nullptr)
+          .ok());
   EXPECT_THAT(served.names, ElementsAre("a", "b"));
   EXPECT_EQ(served.chat_template, "t");
   EXPECT_EQ(served.tokenizer_config, "c");
