@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/types/span.h"
 #include "draft_worker/engine_session.h"
 #include "speculation/ranks.h"
@@ -180,8 +181,13 @@ void StepPlanner::PlanNextSteps() {
   if (parts_.table->left_out()) return;
   for (const Session& session : sessions_) {
     if (session.prefills()) return;  // its rows come between
-    // What its next step expands is not the child of one node.
-    if (session.drafts && session.schedule.tree() != nullptr) return;
+    // What its next step expands is not the child of one node. One that rests
+    // or waits is not in the next step, whatever the draft draws now.
+    if (session.schedule.tree() != nullptr &&
+        (absl::c_linear_search(step_.sessions, &session) ||
+         session.schedule.WantsStep())) {
+      return;
+    }
   }
   for (size_t i = 0; i < step_.batch.size(); ++i) {
     const Session& session = *step_.sessions[i];

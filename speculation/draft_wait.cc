@@ -5,6 +5,9 @@ namespace nacre::speculation {
 void DraftWait::OnAttached() {
   has_draft_ = true;
   is_silent_ = false;
+  // It has the whole time, whatever the draft before it left.
+  EndGateWait();
+  EndLastRowWait();
   OnMismatch();
 }
 

@@ -137,7 +137,9 @@ void TargetSession::StartStep() {
               "BeginStep twice or after the end");
   wait_.EndGateWait();
   wait_.EndLastRowWait();
-  step_.Begin(/*degraded=*/wait_.is_without_draft());
+  // What a draft sent before it fell silent is still worth its rows.
+  const bool drafted = wait_.has_draft() && buffer_.has_draft_tail();
+  step_.Begin(/*degraded=*/wait_.is_without_draft() && !drafted);
 }
 
 absl::optional<StepTree> TargetSession::NextTree() const {

@@ -54,9 +54,9 @@ void PrefetchAhead(const DispatcherState& state,
 
 // Whether what the target took of the session's draft is so of other sessions
 // of the pair. Of a tree by probability it is not: at a temperature above 0 its
-// first choice is right far less often than a chain's.
+// first choice is right far less often than a chain's. Without slots it is one.
 bool TellsOfPair(const Session& session) {
-  return !session.request().tree.ranks_by_q();
+  return session.draft_slots == 0 || !session.request().tree.ranks_by_q();
 }
 
 }  // namespace

@@ -582,10 +582,12 @@ TEST(TargetSession, AHungDraftIsSilentWhateverItHadSentBefore) {
   ASSERT_EQ(session.NextTree()->tree->nodes().size(), 1u);
   EXPECT_EQ(session.CheckReady(1001), Readiness::kReady) << "no second wait";
   EXPECT_EQ(Rows(session.BeginTreeStep(8)), std::vector<int32_t>{2});
-  EXPECT_TRUE(session.FinishStep({2, 9}).degraded);
+  EXPECT_FALSE(session.FinishStep({2, 9}).degraded) << "it had rows of it";
   EXPECT_EQ(session.CheckReady(1002), Readiness::kReady);
+  session.BeginTreeStep(8);
+  EXPECT_TRUE(session.FinishStep({9}).degraded);
   // It speaks again.
-  EXPECT_EQ(session.OnTail(MakeTail(6, 6, {}, StopMark::kNone)),
+  EXPECT_EQ(session.OnTail(MakeTail(7, 7, {}, StopMark::kNone)),
             Outcome::kApplied);
   EXPECT_EQ(session.CheckReady(1003), Readiness::kWaitDraft);
 }

@@ -66,8 +66,8 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
           }});
 }
 
-// Some do; one that comes back may have changed its mind. Drafts that do rank
-// by probability at most.
+// Some do; one that comes back may have changed its mind. Those that grow trees
+// do less often: theirs are the chains that this is about.
 bool World::DrawsTokens(const Process& process) const {
   const uint64_t draw =
       static_cast<uint64_t>(process.index) + process.incarnation;
