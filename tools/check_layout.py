@@ -142,6 +142,7 @@ TESTED_BY = {
     "model/draft_tensors.cc": "tests/model/eagle_model_test.cc",
     "model/eagle_weights.cc": "tests/model/eagle_model_test.cc",
     "model/feature_step.cc": "tests/model/eagle_model_test.cc",
+    "model/glide_weights.cc": "tests/model/glide_model_test.cc",
     "model/layer_runner.cc": "tests/model/transformer_test.cc",
     "model/tensor_rows.cc": "tests/model/checkpoint_test.cc",
     "common/control_groups.cc": "tests/common/memory_limit_test.cc",
