@@ -39,15 +39,20 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
       PolicyLibrary::Load(worker_options.policy_files, model->info()));
   auto borrowed = std::make_shared<Borrowed>();
   borrowed->policies = std::move(loaded);
-  if (!worker_options.medusa.empty()) {
+  if (!worker_options.ahead.medusa.empty()) {
     return absl::InvalidArgumentError(
         "--medusa is for target workers: heads read the target's hidden "
         "states");
   }
-  if (!worker_options.eagle.empty()) {
+  if (!worker_options.ahead.eagle.empty()) {
     return absl::InvalidArgumentError(
         "--eagle is for target workers: the draft reads the target's hidden "
         "states");
+  }
+  if (!worker_options.ahead.glide.empty()) {
+    return absl::InvalidArgumentError(
+        "--glide is for target workers: the draft reads the target's keys and "
+        "values");
   }
   if (!worker_options.record_features.empty()) {
     NACRE_ASSIGN_OR_RETURN(

@@ -298,6 +298,7 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
     argv.Add("--medusa", options_.workers.medusa);
     argv.Add("--medusa-tree", options_.workers.medusa_tree);
     argv.Add("--eagle", options_.workers.eagle);
+    argv.Add("--glide", options_.workers.glide);
   }
   if (options_.metrics_port.has_value()) {
     argv.Add("--metrics-listen",

@@ -36,6 +36,7 @@ class Cluster {
     std::string medusa;          // file or folder; of the targets
     std::string medusa_tree;     // likewise
     std::string eagle;           // folder; likewise
+    std::string glide;           // folder; likewise
     std::optional<int> device;
     // Of the drafts, where they are not those of the targets.
     std::string draft_backend;

@@ -18,7 +18,8 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("targets", "N", &targets, "target workers");
   flags->Add("drafts", "N", &drafts,
              "draft workers; 0: no speculation, or from suffixes alone "
-             "(--suffix-drafter), heads (--medusa) or features (--eagle)");
+             "(--suffix-drafter), heads (--medusa), features (--eagle) or "
+             "keys and values (--glide)");
   flags->Add("backend", "B", &workers.backend, "kernels of the workers");
   flags->Add("device", "N", &workers.device, "accelerator of the workers");
   flags->Add("draft-backend", "B", &workers.draft_backend,
@@ -56,6 +57,9 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("eagle", "DIR", &workers.eagle,
              "EAGLE draft of the target that it drafts from, in place of "
              "Medusa heads");
+  flags->Add(
+      "glide", "DIR", &workers.glide,
+      "GliDe draft of the target that it drafts from, in place of these");
   flags->AddRepeated("policy-file", "NAME=DIR", &policy_files,
                      "calibration of a length policy, for the drafts; may be "
                      "given several times");

@@ -184,22 +184,6 @@ absl::Status SetMedusaTree(const std::string& text,
   return absl::InvalidArgumentError("not best and not static:FILE");
 }
 
-void RegisterLookers(WorkerOptions* options, FlagSet* flags) {
-  flags->Add("medusa", "PATH", &options->medusa,
-             "of a target worker: Medusa heads of its model to draft from, a "
-             "file of safetensors or its folder (default: none)");
-  flags->AddParsed(
-      "medusa-tree", "TREE", "best",
-      [options](const std::string& text) {
-        return SetMedusaTree(text, &options->medusa_tree);
-      },
-      "which of their candidates may be verified: best, the likeliest; "
-      "static:FILE, those of a list of paths as published");
-  flags->Add("eagle", "DIR", &options->eagle,
-             "of a target worker, in place of heads: the folder of an EAGLE "
-             "draft of its model to draft from (default: none)");
-}
-
 void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
   flags->AddSwitch(
       "gate-timeouts", &options->gate_timeouts,
@@ -256,6 +240,40 @@ void PaceOptions::Register(FlagSet* flags) {
                    "yielding it; a core that sleeps answers later");
 }
 
+void AheadOptions::Register(FlagSet* flags) {
+  flags->Add("medusa", "PATH", &medusa,
+             "of a target worker: Medusa heads of its model to draft from, a "
+             "file of safetensors or its folder (default: none)");
+  flags->AddParsed(
+      "medusa-tree", "TREE", "best",
+      [this](const std::string& text) {
+        return SetMedusaTree(text, &medusa_tree);
+      },
+      "which of their candidates may be verified: best, the likeliest; "
+      "static:FILE, those of a list of paths as published");
+  flags->Add("eagle", "DIR", &eagle,
+             "of a target worker, in place of heads: the folder of an EAGLE "
+             "draft of its model to draft from (default: none)");
+  flags->Add("glide", "DIR", &glide,
+             "of a target worker, in place of these: the folder of a GliDe "
+             "draft of its model to draft from (default: none)");
+}
+
+absl::Status AheadOptions::Check() const {
+  if (medusa.empty() && medusa_tree != speculation::TreeShape::kBest) {
+    return absl::InvalidArgumentError(
+        "--medusa-tree needs --medusa, whose candidates it is for");
+  }
+  int count = 0;
+  for (const std::string* each : {&medusa, &eagle, &glide}) {
+    count += each->empty() ? 0 : 1;
+  }
+  if (count <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--medusa, --eagle and --glide exclude each other: a target drafts from "
+      "one of them");
+}
+
 void VocabularyOptions::Register(FlagSet* flags) {
   flags->Add("target-tokenizer", "PATH", &target_tokenizer,
              "of a draft worker: the target's tokenizer, its folder or GGUF "
@@ -301,7 +319,7 @@ void WorkerOptions::Register(FlagSet* flags) {
       "each step takes at least as long as that for its rows, by waiting, as "
       "in 1:30,8:30.5,16:31: what services do on devices of that speed");
   RegisterSuffixes(this, flags);
-  RegisterLookers(this, flags);
+  ahead.Register(flags);
   vocabulary.Register(flags);
   RegisterRecording(this, flags);
   tls.Register(flags);
@@ -323,16 +341,7 @@ absl::Status Validate(const WorkerOptions& options) {
         absl::StrCat("--record-hidden ", options.record_hidden,
                      " needs --record-features, which refers to its states"));
   }
-  if (options.medusa.empty() &&
-      options.medusa_tree != speculation::TreeShape::kBest) {
-    return absl::InvalidArgumentError(
-        "--medusa-tree needs --medusa, whose candidates it is for");
-  }
-  if (!options.medusa.empty() && !options.eagle.empty()) {
-    return absl::InvalidArgumentError(
-        "--medusa and --eagle exclude each other: a target drafts from one of "
-        "them");
-  }
+  NACRE_RETURN_IF_ERROR(options.ahead.Check());
   if (!options.metrics_listen.empty()) {
     NACRE_RETURN_IF_ERROR(CheckAddress("metrics-listen", options.metrics_listen,
                                        /*allow_port_zero=*/true));

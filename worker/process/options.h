@@ -40,6 +40,19 @@ struct VocabularyOptions {
   void Register(FlagSet* flags);
 };
 
+// What a target drafts from beside suffixes: one of these at most; empty: none.
+struct AheadOptions {
+  std::string medusa;                 // file or folder of heads
+  speculation::TreeSpec medusa_tree;  // best, or a static list
+  std::string eagle;                  // folder of an EAGLE draft
+  std::string glide;                  // folder of a GliDe draft
+
+  // --medusa, --medusa-tree, --eagle, --glide.
+  void Register(FlagSet* flags);
+  // INVALID_ARGUMENT: more than one, or a tree of nothing.
+  absl::Status Check() const;
+};
+
 struct WorkerOptions {
   std::string model_dir;    // a Hugging Face folder
   std::string coordinator;  // coordinator_list.h: their ports for workers
@@ -65,9 +78,7 @@ struct WorkerOptions {
   bool gate_timeouts = true;
   bool suffix_drafter = true;
   int64_t suffix_cache_bytes = int64_t{16} << 20;
-  std::string medusa;  // likewise: file or folder of heads; empty: none
-  speculation::TreeSpec medusa_tree;  // best, or a static list
-  std::string eagle;  // likewise: folder of an EAGLE draft; empty: none
+  AheadOptions ahead;            // likewise
   VocabularyOptions vocabulary;  // of a draft worker
   // Likewise: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;

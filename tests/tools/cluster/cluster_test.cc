@@ -94,6 +94,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.workers.medusa = "heads";
   options_.workers.medusa_tree = "best";
   options_.workers.eagle = "eagle";
+  options_.workers.glide = "glide";
   options_.policy_files = {"disco=/a", "specdec++=/b"};
   options_.drain_timeout = absl::Seconds(90);
   options_.more_args.coordinator = {"--max-queue=3"};
@@ -124,7 +125,8 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
                    "--kv-type bf16 --device 1 --step-time 1:30 --max-memory "
                    "512M --prefix-cache "
                    "off --suffix-drafter on --suffix-cache 1M --medusa heads "
-                   "--medusa-tree best --eagle eagle --drain-timeout 1m30s "
+                   "--medusa-tree best --eagle eagle --glide glide "
+                   "--drain-timeout 1m30s "
                    "--hang-timeout=9s --record-hidden=h\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));

@@ -92,10 +92,10 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_FALSE(options->suffix_drafter);
   EXPECT_EQ(options->suffix_cache_bytes, 2 << 20);
-  EXPECT_EQ(options->medusa, "heads");
+  EXPECT_EQ(options->ahead.medusa, "heads");
   EXPECT_EQ(options->vocabulary.target_tokenizer, "other");
   EXPECT_EQ(options->vocabulary.least_share, 0.25);
-  EXPECT_EQ(options->medusa_tree, speculation::TreeShape::kBest);
+  EXPECT_EQ(options->ahead.medusa_tree, speculation::TreeShape::kBest);
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
   EXPECT_EQ(options->record_features, "rows.jsonl");
@@ -110,7 +110,14 @@ TEST(WorkerOptionsTest, AnEagleDraftIsInPlaceOfHeads) {
   const auto options =
       ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--eagle=d"});
   ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->eagle, "d");
+  EXPECT_EQ(options->ahead.eagle, "d");
+}
+
+TEST(WorkerOptionsTest, AGlideDraftIsInPlaceOfBoth) {
+  const auto options =
+      ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--glide=d"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->ahead.glide, "d");
 }
 
 TEST(WorkerOptionsTest, TheTypeOfKeysIsAutoUnlessTold) {
@@ -209,7 +216,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--medusa-tree=eagle2"}, "not best and not static:FILE"},
         BadLine{{"--medusa-tree=static:"}, "flag --medusa-tree"},
         BadLine{{"--model=m", "--coordinator=h:1", "--medusa=a", "--eagle=b"},
-                "--medusa and --eagle exclude each other"},
+                "--medusa, --eagle and --glide exclude each other"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--glide=a", "--eagle=b"},
+                "--medusa, --eagle and --glide exclude each other"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--medusa=a", "--glide=b"},
+                "--medusa, --eagle and --glide exclude each other"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
                 "there is already a file for disco"},
         BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},
