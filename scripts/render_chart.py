@@ -64,6 +64,12 @@ REFUSED = [
      ["target.autoscaling.minReplicas is 0"]),
     ({"draft": {"autoscaling": {"type": "hpa", "minReplicas": 0}}},
      ["draft.autoscaling.minReplicas is 0"]),
+    ({"target": {"autoscaling": {"type": "hpa"}}, "draft": {"autoscaling": {"type": "keda"}},
+      "keda": {"prometheusAddress": "http://p"}},
+     ["target.autoscaling.type is hpa, draft.autoscaling.type is keda"]),
+    ({"target": {"autoscaling": {"type": "keda"}}, "draft": {"autoscaling": {"type": "hpa"}},
+      "keda": {"prometheusAddress": "http://p"}},
+     ["target.autoscaling.type is keda, draft.autoscaling.type is hpa"]),
     ({"gateway": {"autoscaling": {"enabled": True, "minReplicas": 99}}},
      ["gateway.autoscaling.minReplicas is 99"]),
     ({"coordinator": {"publicTls": {"existingSecret": "s"}}},
@@ -159,6 +165,45 @@ REFUSED = [
     ({"target": {"autoscaling": {"behavior": {"scaleUp": {"policy": []}}}}},
      ["/target/autoscaling/behavior/scaleUp", "policy"]),
     ({"keda": {"fallback": {"replica": 1}}}, ["/keda/fallback", "replica"]),
+    ({"imagePullSecrets": ["regcred"]}, ["/imagePullSecrets/0"]),
+    ({"imagePullSecrets": [{"name": "a"}, {"naming": "x"}]}, ["/imagePullSecrets/1", "naming"]),
+    ({"networkPolicy": {"clients": [{"podSelectr": {}}]}},
+     ["/networkPolicy/clients/0", "podSelectr"]),
+    ({"networkPolicy": {"clients": [{"podSelector": {"matchLabel": {}}}]}},
+     ["/networkPolicy/clients/0/podSelector", "matchLabel"]),
+    ({"networkPolicy": {"clients": [{}]}}, ["/networkPolicy/clients/0"]),
+    ({"networkPolicy": {"clients": [{"ipBlock": {"cdir": "10.0.0.0/8"}}]}},
+     ["/networkPolicy/clients/0/ipBlock", "cdir"]),
+    ({"networkPolicy": {"monitoring": ["monitoring"]}}, ["/networkPolicy/monitoring/0"]),
+    ({"networkPolicy": {"operators": [{"namespaceSelectors": {}}]}},
+     ["/networkPolicy/operators/0", "namespaceSelectors"]),
+    ({"networkPolicy": {"operators": [{"podSelector": {"matchExpressions": [
+        {"key": "a", "operator": "in", "values": ["b"]}]}}]}},
+     ["/networkPolicy/operators/0/podSelector/matchExpressions/0/operator"]),
+    ({"networkPolicy": {"extraEgress": [{"to": [{"podSelectr": {}}]}]}},
+     ["/networkPolicy/extraEgress/0/to/0", "podSelectr"]),
+    ({"networkPolicy": {"extraEgress": [{"ports": [{"prot": 53}]}]}},
+     ["/networkPolicy/extraEgress/0/ports/0", "prot"]),
+    ({"routes": {"http": {"parentRefs": [{"nme": "g"}]}}}, ["/routes/http/parentRefs/0", "nme"]),
+    ({"routes": {"grpc": {"parentRefs": ["g"]}}}, ["/routes/grpc/parentRefs/0"]),
+    ({"routes": {"http": {"enabled": True}}}, ["routes.http.parentRefs"]),
+    ({"routes": {"grpc": {"enabled": True}}}, ["routes.grpc.parentRefs"]),
+    # maxSurge is 0 by the chart's own values.
+    ({"target": {"strategy": {"rollingUpdate": {"maxUnavailable": 0}}}},
+     ["target.strategy.rollingUpdate", "maxSurge is 0 and maxUnavailable is 0"]),
+    ({"draft": {"strategy": {"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": "00%"}}}},
+     ["draft.strategy.rollingUpdate", "maxSurge is 0% and maxUnavailable is 00%"]),
+    ({"target": {"resources": {"limits": {"memory": "4Gb"}}}},
+     ["/target/resources/limits/memory", "4Gb"]),
+    ({"coordinator": {"resources": {"requests": {"cpu": "1 core"}}}},
+     ["/coordinator/resources/requests/cpu", "1 core"]),
+    ({"gateway": {"resources": {"limits": {"memory": "-1Gi"}}}},
+     ["/gateway/resources/limits/memory", "-1Gi"]),
+    ({"gateway": {"resources": {"limits": {"cpu": -1}}}}, ["/gateway/resources/limits/cpu"]),
+    ({"draft": {"resources": {"limits": {"example.com/fpga": "one"}}}},
+     ["/draft/resources/limits/example.com", "one"]),
+    ({"model": {"target": {"initContainer": {"resources": {"limits": {"memory": "4Gb"}}}}}},
+     ["/model/target/initContainer/resources/limits/memory", "4Gb"]),
 ]
 # Values that must be taken, and what of the target's pod they must make.
 CLAIM = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
@@ -171,9 +216,35 @@ TAKEN = [
      lambda pod: pod["containers"][0]["args"][-3:], ["--spin=1ms", "--step-time", "5ms"]),
     ({"gateway": {"pod": {"extraArgs": ["--tls", "--tls-server-name", "a"]}}},
      lambda pod: len(pod["containers"]), 1),
+    ({"target": {"strategy": {"rollingUpdate": {"maxSurge": "10%", "maxUnavailable": 0}}}},
+     lambda pod: len(pod["containers"]), 1),
+    ({"target": {"strategy": {"type": "Recreate", "rollingUpdate": {"maxUnavailable": 0}}}},
+     lambda pod: len(pod["containers"]), 1),
+    ({"networkPolicy": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+                                    {"podSelector": {"matchExpressions": [
+                                        {"key": "a", "operator": "In", "values": ["b"]}]},
+                                     "namespaceSelector": {}}],
+                        "extraEgress": [{"ports": [{"port": 53, "protocol": "UDP"}]}]}},
+     lambda pod: len(pod["containers"]), 1),
+    # No draft, so no mix of autoscalers.
+    ({"target": {"autoscaling": {"type": "hpa"}},
+      "draft": {"enabled": False, "autoscaling": {"type": "keda"}},
+      "keda": {"prometheusAddress": "http://p"}}, lambda pod: len(pod["containers"]), 1),
     ({"target": {"pod": {"extraEnv": [{"name": "NACRE_MAX_MEMORY", "value": "1G"}]}}},
      lambda pod: pod["containers"][0]["env"][-1],
      {"name": "NACRE_MAX_MEMORY", "value": "1G"}),
+]
+
+# Values with which the notes must, or must not, warn of this.
+PROMETHEUS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}]
+NO_SCRAPES = "networkPolicy.monitoring"
+NOTED = [
+    ({}, NO_SCRAPES, False),
+    ({"monitoring": {"podMonitor": {"enabled": True}}}, NO_SCRAPES, True),
+    ({"monitoring": {"podMonitor": {"enabled": True}},
+      "networkPolicy": {"monitoring": PROMETHEUS}}, NO_SCRAPES, False),
+    ({"monitoring": {"podMonitor": {"enabled": True}},
+      "networkPolicy": {"enabled": False}}, NO_SCRAPES, False),
 ]
 
 
@@ -213,7 +284,7 @@ def merged(base, over):
 
 
 def render(chart, values):
-    """All objects, in the order of the templates, and the notes."""
+    """All objects, in the order of the templates."""
     # Helm's flags say yes and no where YAML 1.1 does: --set is no way to write them.
     files = chart.render(values, name="demo", namespace="serving")
     objects = []
@@ -320,6 +391,17 @@ def refused(chart, good):
     return wrong
 
 
+def misnoted(chart, good):
+    """Values with which the notes do not warn, or warn of what is no fault."""
+    wrong = []
+    for change, warning, want in NOTED:
+        files = chart.render(merged(good, change), name="demo", namespace="serving")
+        (notes,) = [text for name, text in files.items() if name.endswith("NOTES.txt")]
+        if (warning in notes) != want:
+            wrong.append(f"{change}: the notes {'lack' if want else 'have'} {warning}:\n{notes}")
+    return wrong
+
+
 def check(chart, helm):
     wrong = [f"lint: {line}" for line in helm.lint(str(CHART)) if "[ERROR]" in str(line)]
     checked = 0
@@ -337,7 +419,7 @@ def check(chart, helm):
                                         "rendered now", lineterm="", n=2)
             wrong += [*list(diff)[:60], f"{path.name} differs: run scripts/render_chart.py"]
     good = yaml.safe_load((CHART / "ci/values-minimal.yaml").read_text(encoding="utf-8"))
-    wrong += accepted(chart, good) + refused(chart, good)
+    wrong += accepted(chart, good) + refused(chart, good) + misnoted(chart, good)
     print(*wrong, sep="\n")
     print(f"{len(value_files())} renders, {checked} objects checked against Kubernetes "
           f"{VERSIONS[0]} to {VERSIONS[-1]}, {len(REFUSED)} wrong values, {len(wrong)} faults")

@@ -5,8 +5,10 @@ stands for its pods: each process sees a hosts file that has them.
 
 What of Kubernetes is here: probes over HTTP, endpoints, preStop sleeps, SIGTERM,
 the grace and SIGKILL, restarts of containers that end, rolling updates with
-maxSurge and maxUnavailable, or one by one with minReadySeconds, Recreate, scaling.
-What is not: images, schedulers, network policies, users and limits of containers.
+maxSurge and maxUnavailable, or one by one with minReadySeconds, Recreate, scaling,
+pods that are lost with their node.
+What is not: images, schedulers, network policies, users and limits of containers. The
+connections of a lost node end at once here; those of a real one may fall silent.
 
 No process of a pod outlives this one, however it ends.
 
@@ -74,6 +76,7 @@ class Pod:
         self.ip = next(cluster.addresses)
         self.ready = False
         self.leaving = False  # deleted
+        self.lost = False  # with its node, which no one has noticed
         self.listed = True  # balancers may send it something
         self.gone = False
         self.process = None
@@ -156,9 +159,10 @@ class Pod:
                 if ready is not None:
                     self.cluster.set_ready(self, ready)
             time.sleep(PROBE_PERIOD)
-        self.cluster.set_ready(self, False)
+        if not self.lost:  # else nobody is there to say so
+            self.cluster.set_ready(self, False)
         with self.cluster.changed:
-            restart = self.alive and not self.cluster.closing
+            restart = self.alive and not self.lost and not self.cluster.closing
             expected = self.cluster.killed.pop(process.pid, False) or not restart
         if not expected:
             self.cluster.fault(f"{self.name} ended with {process.returncode}: {self.tail()}")
@@ -438,6 +442,24 @@ class Cluster:
             text = "".join(line + "\n" for line in lines).encode().ljust(HOSTS_BYTES, b"\n")
             with open(os.open(self.hosts, os.O_WRONLY | os.O_CREAT, 0o644), "wb", 0) as file:
                 file.write(text)
+
+    def lose(self, pods):
+        """Their node ends without a word. Services send connections there until
+        `forget`."""
+        with self.changed:
+            for pod in pods:
+                pod.lost = True
+                pod.process.kill()
+        for pod in pods:
+            pod.process.wait()
+
+    def forget(self, pods):
+        """The node is known to be gone for good. `scale` replaces its pods."""
+        with self.changed:
+            for pod in pods:
+                pod.gone = True
+            self.name_pods()
+            self.changed.notify_all()
 
     def service(self, name):
         (found,) = [service for service in self.services if service.name == name]

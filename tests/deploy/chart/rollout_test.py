@@ -191,12 +191,9 @@ class Rollouts(unittest.TestCase):
         self.streams.await_another()
         print(f"{name}: done", flush=True)
 
-    def replace_coordinators(self):
-        self.without_a_coordinator(self.deployment("coordinator").update)
-
-    def without_a_coordinator(self, action):
+    def replace_the_only_coordinator(self):
         self.streams.may_refuse = True
-        action()
+        self.deployment("coordinator").update()
         gateway = self.deployment("gateway")
         self.cluster.wait(lambda: len(gateway.ready()) == gateway.replicas)
         # A gateway may say so before it has noticed that a coordinator was gone.
@@ -217,7 +214,7 @@ class OneCoordinatorTest(Rollouts):
         self.run_phase("update of the drafts", draft.update)
         self.run_phase("update of the targets", target.update)
         self.run_phase("update of the gateways", self.deployment("gateway").update)
-        self.run_phase("update of the coordinator", self.replace_coordinators)
+        self.run_phase("update of the coordinator", self.replace_the_only_coordinator)
         self.run_phase("one target more", lambda: target.scale(3))
         self.run_phase("two targets fewer", lambda: target.scale(1))
         self.run_phase("two targets again", lambda: target.scale(2))
@@ -244,15 +241,29 @@ class SeveralCoordinatorsTest(Rollouts):
         self.cluster.wait_for_scrape(lambda: self.registrations() == [workers, workers])
 
     def crash(self, index):
-        self.without_a_coordinator(self.deployment("coordinator").ready()[index].crash)
+        self.deployment("coordinator").ready()[index].crash()
+
+    def lose_node(self):
+        """One pod of each of these roles ends for good; later others replace them."""
+        roles = [self.deployment(role) for role in ("coordinator", "target", "draft")]
+        lost = [role.ready()[0] for role in roles]
+        addresses = {pod.ip for pod in lost}
+        self.cluster.lose(lost)
+        self.streams.await_another()
+        self.cluster.forget(lost)
+        for role in roles:
+            role.scale(role.replicas)
+            self.assertEqual(addresses & {pod.ip for pod in role.ready()}, set())
+        self.assertNotIn(None, [pod.process.poll() for pod in lost])
+        self.await_registrations()
 
     def test_no_stream_is_lost(self):
+        # One of the two coordinators is always there: no request may be refused.
         self.await_registrations()
         self.run_phase("update of the drafts", self.deployment("draft").update)
         self.run_phase("update of the targets", self.deployment("target").update)
         self.run_phase("update of the gateways", self.deployment("gateway").update)
-        self.run_phase("update of the coordinators", self.replace_coordinators)
-        self.assertEqual(self.streams.refused, 0)  # one of the two was always there
+        self.run_phase("update of the coordinators", self.deployment("coordinator").update)
         self.await_registrations()
         self.run_phase("one target more", lambda: self.deployment("target").scale(3))
         self.await_registrations()
@@ -261,7 +272,9 @@ class SeveralCoordinatorsTest(Rollouts):
         self.run_phase("a coordinator crashes", lambda: self.crash(0))
         self.run_phase("the other crashes", lambda: self.crash(1))
         self.await_registrations()
+        self.run_phase("a node is lost", self.lose_node)
         self.finish()
+        self.assertEqual(self.streams.refused, 0)
 
 
 class Secrets:

@@ -133,6 +133,18 @@ class ObjectsTest(unittest.TestCase):
                         self.assertIn((item["metadata"]["labels"]["app.kubernetes.io/component"],
                                        ports), [("coordinator", {"grpc"}), ("gateway", {"http"})])
 
+    def test_what_is_scraped_is_open(self):
+        seen = 0
+        for name, objects in each_render():
+            if not golden.of_kind(objects, "PodMonitor"):
+                continue
+            for policy in golden.of_kind(objects, "NetworkPolicy"):
+                seen += 1
+                ports = [port["port"] for rule in policy["spec"]["ingress"]
+                         for port in rule["ports"]]
+                self.assertIn("metrics", ports, f"{name} {policy['metadata']['name']}")
+        self.assertGreater(seen, 4)
+
     def test_what_is_dialled_is_a_service(self):
         for name, objects in each_render():
             hosts = {item["metadata"]["name"]: item["spec"]
@@ -178,7 +190,40 @@ class ObjectsTest(unittest.TestCase):
             for item in golden.workloads(objects):
                 self.assertEqual("replicas" not in item["spec"],
                                  item["metadata"]["name"] in scaled, name)
-        self.assertGreaterEqual(seen, 3)
+        self.assertGreaterEqual(seen, 5)
+
+    def test_external_metrics_have_one_server(self):
+        seen = set()
+        for name, objects in each_render():
+            kinds = {item["kind"] for item in golden.of_kind(objects, "ScaledObject")}
+            kinds |= {item["kind"]
+                      for item in golden.of_kind(objects, "HorizontalPodAutoscaler")
+                      for metric in item["spec"]["metrics"] if metric["type"] == "External"}
+            self.assertLessEqual(len(kinds), 1, name)
+            seen |= kinds
+        self.assertEqual(seen, {"HorizontalPodAutoscaler", "ScaledObject"})
+
+    def test_proxies_of_the_routes_may_call(self):
+        seen = set()
+        for name, objects in each_render():
+            policies = {item["metadata"]["name"]: item["spec"]
+                        for item in golden.of_kind(objects, "NetworkPolicy")}
+            for item in golden.of_kind(objects, "HTTPRoute", "GRPCRoute", "Ingress"):
+                seen.add(item["kind"])
+                component, port = (("coordinator", "grpc") if item["kind"] == "GRPCRoute"
+                                   else ("gateway", "http"))
+                (rule,) = [rule for rule in policies[f"demo-nacre-{component}"]["ingress"]
+                           if {"port": port} in rule["ports"]]
+                if "from" not in rule:
+                    continue
+                # Kubernetes labels a namespace with its name. Of an Ingress nothing says
+                # where its proxy is: this is where its project's manifests put it.
+                spaces = (["ingress-nginx"] if item["kind"] == "Ingress" else
+                          [ref["namespace"] for ref in item["spec"]["parentRefs"]])
+                for space in spaces:
+                    self.assertIn({"namespaceSelector": {"matchLabels": {
+                        "kubernetes.io/metadata.name": space}}}, rule["from"], name)
+        self.assertEqual(seen, {"HTTPRoute", "GRPCRoute", "Ingress"})
 
 
 class PodTest(unittest.TestCase):

@@ -1,10 +1,12 @@
 """The schema of the values, and the flags that it and the renders name."""
 
+import re
 import unittest
 
 import golden
 import jsonschema
-from golden import CHART, render_chart
+import yaml
+from golden import CHART, ROOT, render_chart
 
 SCHEMA = golden.load(CHART / "values.schema.json")
 VALUES = golden.load(CHART / "values.yaml")
@@ -22,10 +24,14 @@ def errors(values):
     return "\n".join(found)
 
 
-def schema_flags(component):
-    node = SCHEMA["properties"][component]["properties"]["flags"]
-    if "$ref" in node:
+def resolve(node):
+    while "$ref" in node:
         node = SCHEMA["definitions"][node["$ref"].rpartition("/")[2]]
+    return node
+
+
+def schema_flags(component):
+    node = resolve(SCHEMA["properties"][component]["properties"]["flags"])
     return set(node["allOf"][1]["properties"])
 
 
@@ -62,11 +68,47 @@ class SchemaTest(unittest.TestCase):
             for name in names:
                 self.assertIn(name, told, change)
 
+    def test_examples_of_the_documentation_fit(self):
+        text = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+        examples = []
+        for block in re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            try:
+                values = yaml.safe_load(block)
+            except yaml.YAMLError:
+                continue  # commands
+            if isinstance(values, dict) and set(values) <= set(SCHEMA["properties"]):
+                examples.append(values)
+                self.assertEqual(errors(render_chart.merged(MINIMAL, values)), "", block)
+        self.assertGreaterEqual(len(examples), 4)
+        scraped = [one for one in examples if one.get("monitoring", {}).get("podMonitor")]
+        self.assertEqual(len(scraped), 1)
+        # NetworkPolicies are on unless values say otherwise.
+        self.assertTrue(scraped[0].get("networkPolicy", {}).get("monitoring"), scraped)
+
+    def test_quantities_are_those_of_kubernetes(self):
+        for text in ("2", 2, 0.5, ".5", "1.5", "500m", "4Gi", "4G", "4k", "64Ki", "1e9", "12E6",
+                     "1E", "+1"):
+            change = {"target": {"resources": {"limits": {"memory": text}}}}
+            self.assertEqual(errors(render_chart.merged(MINIMAL, change)), "", text)
+        for text in ("", "4Gb", "4GB", "4gi", "4K", "4 Gi", "1e", "1.2.3", "Gi", "one"):
+            change = {"target": {"resources": {"limits": {"memory": text}}}}
+            self.assertIn("/target/resources/limits/memory",
+                          errors(render_chart.merged(MINIMAL, change)), repr(text))
+
     def test_nothing_is_open_but_what_kubernetes_checks(self):
+        def check_items(node, path):
+            self.assertIsInstance(node.get("items"), dict, path)
+            items = resolve(node["items"])
+            self.assertTrue("type" in items or "enum" in items, f"{path}: open items")
+            if items.get("type") == "object":
+                self.assertIn("properties", items, f"{path}: open items")
+
         def walk(node, path):
             if isinstance(node, dict):
                 if "properties" in node:
                     self.assertIs(node.get("additionalProperties"), False, path)
+                if "array" in node.get("type", ()):
+                    check_items(node, path)
                 for key, value in node.items():
                     walk(value, f"{path}/{key}")
             elif isinstance(node, list):
@@ -76,11 +118,6 @@ class SchemaTest(unittest.TestCase):
         walk(SCHEMA, "")
 
     def test_every_value_has_a_schema_and_a_default(self):
-        def resolve(node):
-            while "$ref" in node:
-                node = SCHEMA["definitions"][node["$ref"].rpartition("/")[2]]
-            return node
-
         def walk(node, values, path):
             # A strategy's keys follow from its type; flags have no default here.
             for key, inner in resolve(node).get("properties", {}).items():
