@@ -4,11 +4,15 @@
 # of them joined in one that includes them: most of the time of a small source goes
 # into headers. (CMake's own unity sources hold absolute paths: no clone could take
 # another one's objects from ccache.) Alone stay sources that Highway compiles again
-# for every CPU, those that the mutation test replaces, and those with properties
+# for every CPU, those that a mutation test replaces, and those with properties
 # of their own, which must be set before.
 function(nacre_join_sources name out)
-  file(STRINGS ${PROJECT_SOURCE_DIR}/tests/simulation/protocol/mutants.cmake
-       mutants REGEX "^nacre_mutant.*[.]cc")
+  set(mutants)
+  foreach(list simulation/protocol/mutants.cmake model/glide_mutants.cmake)
+    file(STRINGS ${PROJECT_SOURCE_DIR}/tests/${list} listed
+         REGEX "^nacre_mutant.*[.]cc")
+    string(APPEND mutants "${listed};")
+  endforeach()
   set(alone)
   set(joined)
   foreach(source ${ARGN})

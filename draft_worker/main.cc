@@ -49,6 +49,11 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
         "--eagle is for target workers: the draft reads the target's hidden "
         "states");
   }
+  if (!worker_options.own_drafts.glide.empty()) {
+    return absl::InvalidArgumentError(
+        "--glide is for target workers: the draft reads the target's keys and "
+        "values");
+  }
   if (!worker_options.record_features.empty()) {
     NACRE_ASSIGN_OR_RETURN(
         borrowed->features,

@@ -73,6 +73,11 @@ absl::Status CheckDraftFingerprint(const std::string& folder,
       ", the model here is ", info.fingerprint));
 }
 
+absl::Status InDraftFile(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
 std::string ShownTensorName(absl::string_view name) {
   const std::string quoted = JsonText(Json(std::string(name.substr(0, 120))));
   return quoted.substr(1, quoted.size() - 2);

@@ -36,6 +36,9 @@ absl::StatusOr<Json> ReadDraftObject(const std::string& folder,
 absl::Status CheckDraftFingerprint(const std::string& folder,
                                    const ModelInfo& info);
 
+// A status about what is in that file.
+absl::Status InDraftFile(const std::string& path, const absl::Status& status);
+
 // A name in a file, which may be anything, as one short line of ASCII.
 std::string ShownTensorName(absl::string_view name);
 

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/check.h"
 #include "common/status_macros.h"
 #include "model/draft_files.h"
 #include "model/eagle_files.h"
@@ -15,50 +14,27 @@
 namespace nacre::model {
 namespace {
 
-// The KV of its rows, and what the layer gave for those that others build on.
-class EagleSequence final : public FeatureSequence {
+// Has what the layer gave for rows that others build on.
+class EagleSequence final : public OwnKvSequence {
  public:
   EagleSequence(std::unique_ptr<KvSequence> kv, size_t hidden_size)
-      : kv_(std::move(kv)),
+      : OwnKvSequence(std::move(kv)),
         hidden_size_(hidden_size),
-        outputs_((static_cast<size_t>(kv_->num_slots()) + 1) * hidden_size) {}
+        outputs_((static_cast<size_t>(this->kv()->num_slots()) + 1) *
+                 hidden_size) {}
 
-  int length() const override { return kv_->length(); }
-  void Clear() override { kv_->Truncate(0); }
-
-  KvSequence* kv() { return kv_.get(); }
   // Of a slot; kNoSlot: of the last row that is no node.
   float* Output(int32_t slot) {
     return outputs_.data() + static_cast<size_t>(slot + 1) * hidden_size_;
   }
 
  private:
-  const std::unique_ptr<KvSequence> kv_;
   const size_t hidden_size_;
   std::vector<float> outputs_;
 };
 
 EagleSequence* AsEagle(const FeatureRows& rows) {
   return static_cast<EagleSequence*>(rows.sequence);
-}
-
-// Those that are no nodes.
-size_t NumPositions(const FeatureRows& rows) {
-  return rows.token_ids.size() - rows.nodes.size();
-}
-
-absl::Status CheckTarget(const LanguageModel& model,
-                         const absl::optional<VocabularyHead>& head) {
-  if (!head.has_value() || model.info().num_layers == 0) {
-    return absl::UnimplementedError(
-        "an EAGLE draft of a model that keeps no features");
-  }
-  if (head->backend->location() == kernels::Location::kHost) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      "an EAGLE draft does not run on the backend ",
-      head->backend->numerics_id(), "; on \"cpu\" and \"reference\" it does"));
 }
 
 // What the draft takes of the target it must be able to.
@@ -80,12 +56,6 @@ absl::Status CheckShared(const EagleConfig& config, const EagleWeights& weights,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<EagleModel>> FileError(
-    const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(),
-                      absl::StrCat(path, ": ", status.message()));
-}
-
 }  // namespace
 
 EagleModel::EagleModel(EagleConfig config, EagleWeights weights, bool is_third,
@@ -96,14 +66,13 @@ EagleModel::EagleModel(EagleConfig config, EagleWeights weights, bool is_third,
       hidden_(static_cast<size_t>(config_.llama.hidden_size)),
       vocab_size_(static_cast<size_t>(info.vocab_size)),
       target_(target),
-      rows_(config_.llama),
-      runner_(config_.llama, target.backend, &rows_, &activations_) {}
+      step_(config_.llama, target.backend) {}
 
 absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Load(
     const std::string& path, LanguageModel* model) {
   const ModelInfo& info = model->info();
+  NACRE_RETURN_IF_ERROR(CheckHostTarget(*model, "an EAGLE draft"));
   const absl::optional<VocabularyHead> target = model->vocabulary_head();
-  NACRE_RETURN_IF_ERROR(CheckTarget(*model, target));
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                          OpenDraftTensors(path, ""));
   const std::string folder = DraftFolder(path);
@@ -111,16 +80,16 @@ absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Load(
   NACRE_ASSIGN_OR_RETURN(const Json json,
                          ReadDraftObject(folder, "config.json"));
   const auto layout = FindEagleLayout(checkpoint->Names());
-  if (!layout.ok()) return FileError(path, layout.status());
+  if (!layout.ok()) return InDraftFile(path, layout.status());
   auto config = ParseEagleConfig(json, *layout, info);
   if (!config.ok()) {
-    return FileError(absl::StrCat(folder, "/config.json"), config.status());
+    return InDraftFile(absl::StrCat(folder, "/config.json"), config.status());
   }
   auto weights = LoadEagleWeights(*checkpoint, *layout, *config,
                                   info.vocab_size, target->backend);
-  if (!weights.ok()) return FileError(path, weights.status());
+  if (!weights.ok()) return InDraftFile(path, weights.status());
   const absl::Status shared = CheckShared(*config, *weights, info, *target);
-  if (!shared.ok()) return FileError(path, shared);
+  if (!shared.ok()) return InDraftFile(path, shared);
   NACRE_RETURN_IF_ERROR(model->SetTaps(config->taps));
   std::unique_ptr<EagleModel> eagle(
       new EagleModel(*std::move(config), *std::move(weights), layout->is_third,
@@ -131,13 +100,7 @@ absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Load(
 
 absl::Status EagleModel::Finish(const ModelInfo& info) {
   const ModelConfig& llama = config_.llama;
-  const KvPool::Shape shape = {1, llama.num_key_value_heads, llama.head_dim,
-                               target_.backend->kv_type()};
-  NACRE_ASSIGN_OR_RETURN(
-      kv_pool_, KvPool::Create(target_.backend, shape,
-                               std::max<int64_t>(info.kv_capacity_tokens,
-                                                 KvPool::kBlockSize) *
-                                   KvPool::BytesPerToken(shape)));
+  NACRE_RETURN_IF_ERROR(step_.MakeKvCache(info.kv_capacity_tokens));
   const std::string from =
       is_third_ ? absl::StrCat("what layers ",
                                absl::StrJoin(
@@ -157,29 +120,8 @@ absl::Status EagleModel::Finish(const ModelInfo& info) {
 absl::StatusOr<std::unique_ptr<FeatureSequence>> EagleModel::NewSequence(
     int max_length, int num_slots) {
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> kv,
-                         kv_pool_->Reserve(max_length, {}, num_slots));
-  rows_.Reserve(max_length + num_slots);
+                         step_.Reserve(max_length, num_slots));
   return std::make_unique<EagleSequence>(std::move(kv), hidden_);
-}
-
-void EagleModel::AddRows(absl::Span<const FeatureRows> batch) {
-  rows_.Clear();
-  for (const FeatureRows& rows : batch) {
-    KvSequence* const kv = AsEagle(rows)->kv();
-    const int positions = static_cast<int>(NumPositions(rows));
-    NACRE_CHECK(rows.features.size() ==
-                    NumPositions(rows) * static_cast<size_t>(feature_size()),
-                "features of each row that is no node");
-    NACRE_CHECK(positions <= kv->max_length() - kv->length(),
-                "a sequence passes its reserved length");
-    NACRE_CHECK(kv->CheckNodes(rows.nodes, kv->length() + positions).ok(),
-                "nodes of the sequence");
-    rows_.AddTokenIds(rows.token_ids);
-    for (int i = 0; i < positions; ++i) rows_.AddRow(*kv, kv->length() + i);
-    for (const TreeNode& node : rows.nodes) rows_.AddNode(node, kv);
-    rows_.AddLogits(rows.num_logits);
-  }
-  rows_.FinishTails();
 }
 
 void EagleModel::Project(absl::Span<const FeatureRows> batch) {
@@ -233,11 +175,11 @@ void EagleModel::Gather(absl::Span<const FeatureRows> batch) {
   scratch_.embedded.resize(scratch_.given.size());
   target_.backend->Embed(
       weights_.embedding != nullptr ? *weights_.embedding : *target_.embedding,
-      rows_.token_ids(), scratch_.embedded.data());
+      step_.rows().token_ids(), scratch_.embedded.data());
 }
 
 void EagleModel::Join() {
-  const size_t count = static_cast<size_t>(rows_.size());
+  const size_t count = static_cast<size_t>(step_.rows().size());
   scratch_.joined.resize(2 * count * hidden_);
   for (size_t row = 0; row < count; ++row) {
     float* const to = scratch_.joined.data() + 2 * row * hidden_;
@@ -248,11 +190,13 @@ void EagleModel::Join() {
 
 void EagleModel::RunLayer() {
   kernels::Backend* const backend = target_.backend;
-  const int rows = rows_.size();
+  const int rows = step_.rows().size();
   const int hidden = config_.llama.hidden_size;
   const float epsilon = static_cast<float>(config_.llama.norms.epsilon);
-  float* const residual = activations_.hidden->f32();
-  float* const qkv = activations_.qkv->f32();
+  Activations& a = *step_.activations();
+  LayerRunner& runner = *step_.runner();
+  float* const residual = a.hidden->f32();
+  float* const qkv = a.qkv->f32();
   if (is_third_) {
     float* const embedded = scratch_.embedded.data();
     float* const given = scratch_.given.data();
@@ -271,34 +215,29 @@ void EagleModel::RunLayer() {
   } else {
     Join();
     backend->MatMul(scratch_.joined.data(), rows, *weights_.fc, residual);
-    runner_.AddBias(weights_.fc_bias, hidden, activations_.hidden.get());
+    runner.AddBias(weights_.fc_bias, hidden, a.hidden.get());
     backend->MatMul(residual, rows, *weights_.layer.qkv, qkv);
   }
-  runner_.AddBias(weights_.layer.qkv_bias, weights_.layer.qkv->rows(),
-                  activations_.qkv.get());
-  runner_.RunFromQkv(weights_.layer, 0, kv_pool_->layer(0));
+  runner.AddBias(weights_.layer.qkv_bias, weights_.layer.qkv->rows(),
+                 a.qkv.get());
+  runner.RunFromQkv(weights_.layer, 0, step_.kv(0));
 }
 
 void EagleModel::RunHead() {
   kernels::Backend* const backend = target_.backend;
-  const int rows = rows_.num_logit_rows();
+  const int rows = step_.rows().num_logit_rows();
+  Activations& a = *step_.activations();
   std::vector<float>& out = scratch_.out;
-  out.clear();
-  for (const StepRows::Run& run : rows_.head_runs()) {
-    const float* const from =
-        activations_.hidden->f32() + static_cast<size_t>(run.first) * hidden_;
-    out.insert(out.end(), from,
-               from + static_cast<size_t>(run.count) * hidden_);
-  }
+  step_.GatherLogitRows(&out);
   const float* read = out.data();
   if (is_third_) {
-    float* const normed = activations_.normed->f32();
-    runner_.Norm(out.data(), rows, weights_.final_norm, normed);
+    float* const normed = a.normed->f32();
+    step_.runner()->Norm(out.data(), rows, weights_.final_norm, normed);
     read = normed;
     if (config_.norm_output) std::copy_n(normed, out.size(), out.begin());
   }
   const bool is_own = weights_.head != nullptr;
-  float* const said = activations_.logits->f32();
+  float* const said = a.logits->f32();
   backend->MatMul(read, rows, is_own ? *weights_.head : *target_.weights, said);
   const size_t width = static_cast<size_t>(config_.llama.vocab_size);
   const size_t count = static_cast<size_t>(rows) * width;
@@ -327,32 +266,20 @@ void EagleModel::KeepOutputs(absl::Span<const FeatureRows> batch) {
       std::copy_n(from, hidden_, AsEagle(rows)->Output(slot));
       from += static_cast<ptrdiff_t>(hidden_);
     }
-    AsEagle(rows)->kv()->Append(static_cast<int>(NumPositions(rows)));
   }
+  FeatureStep::End(batch);
 }
 
 absl::StatusOr<absl::Span<const float>> EagleModel::Forward(
     absl::Span<const FeatureRows> batch) {
-  kernels::Backend* const backend = target_.backend;
-  AddRows(batch);
-  absl::Status grown = activations_.Grow(config_.llama, backend, rows_.size(),
-                                         rows_.num_logit_rows());
-  if (!grown.ok()) {
-    for (const FeatureRows& rows : batch) {
-      for (const TreeNode& node : rows.nodes) {
-        AsEagle(rows)->kv()->EmptySlot(node.slot);
-      }
-    }
-    return grown;
-  }
-  rows_.SendPositions(backend, &activations_);
+  NACRE_RETURN_IF_ERROR(step_.Begin(batch, feature_size()));
   scratch_.logits.clear();
   scratch_.out.clear();
-  backend->RunStep(rows_.size(), [&] {
+  target_.backend->RunStep(step_.rows().size(), [&] {
     Project(batch);
     Gather(batch);
     RunLayer();
-    if (rows_.num_logit_rows() > 0) RunHead();
+    if (step_.rows().num_logit_rows() > 0) RunHead();
   });
   KeepOutputs(batch);
   return scratch_.logits;

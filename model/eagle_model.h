@@ -24,15 +24,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "model/activations.h"
 #include "model/checkpoint.h"
 #include "model/eagle_config.h"
 #include "model/eagle_weights.h"
 #include "model/feature_drafter.h"
-#include "model/kv_pool.h"
+#include "model/feature_step.h"
 #include "model/language_model.h"
-#include "model/layer_runner.h"
-#include "model/step_rows.h"
 
 namespace nacre::model {
 
@@ -58,8 +55,7 @@ class EagleModel final : public FeatureDrafter {
   int max_depth() const override { return config_.max_depth; }
   absl::StatusOr<std::unique_ptr<FeatureSequence>> NewSequence(
       int max_length, int num_slots) override;
-  // Our own bugs, fatal: nodes that TreeSlots::CheckNodes refuses, rows past
-  // the reserved length, features of another size.
+  // Our own bugs, fatal: those of FeatureStep::Begin.
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const FeatureRows> batch) override;
 
@@ -83,13 +79,12 @@ class EagleModel final : public FeatureDrafter {
              const ModelInfo& info, const VocabularyHead& target);
   absl::Status Finish(const ModelInfo& info);
 
-  void AddRows(absl::Span<const FeatureRows> batch);
   // fc over the features of the rows that have some; EAGLE-1's as they are.
   void Project(absl::Span<const FeatureRows> batch);
   // What each row has beside its token.
   void Gather(absl::Span<const FeatureRows> batch);
   void Join();
-  // Fills activations_.hidden.
+  // Fills activations.hidden of the step.
   void RunLayer();
   void RunHead();
   // What rows that build on those with logits will be given.
@@ -101,10 +96,7 @@ class EagleModel final : public FeatureDrafter {
   const size_t hidden_;
   const size_t vocab_size_;  // the target's
   const VocabularyHead target_;
-  std::unique_ptr<KvPool> kv_pool_;
-  StepRows rows_;
-  Activations activations_;
-  LayerRunner runner_;
+  FeatureStep step_;
   Scratch scratch_;
   std::string description_;
 };

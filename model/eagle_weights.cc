@@ -1,109 +1,19 @@
 #include "model/eagle_weights.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "model/draft_tensors.h"
 
 namespace nacre::model {
 namespace {
 
-using kernels::HostMatrix;
-
-// Finds tensors by what they are, and counts them.
-class EagleLoader {
- public:
-  EagleLoader(const Checkpoint& checkpoint, const EagleLayout& layout,
-              kernels::Backend* backend, EagleWeights* weights)
-      : checkpoint_(checkpoint),
-        layout_(layout),
-        backend_(backend),
-        weights_(weights) {}
-
-  absl::StatusOr<HostMatrix> Matrix(absl::string_view part, int rows,
-                                    int cols) {
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix,
-                           checkpoint_.Matrix(NameOf(part), rows, cols));
-    Count(int64_t{rows} * cols, kernels::SizeOf(matrix.dtype));
-    return matrix;
-  }
-
-  // One behind the other, of the same columns.
-  struct Rows {
-    const char* part;
-    int rows;
-  };
-  absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Packed(
-      absl::Span<const Rows> parts, int cols) {
-    std::vector<HostMatrix> matrices;
-    for (const Rows& part : parts) {
-      NACRE_ASSIGN_OR_RETURN(matrices.emplace_back(),
-                             Matrix(part.part, part.rows, cols));
-    }
-    auto packed = backend_->Pack(matrices);
-    checkpoint_.GiveBack();
-    return Named(parts.front().part, std::move(packed));
-  }
-
-  absl::StatusOr<std::unique_ptr<kernels::PackedTable>> Table(const char* part,
-                                                              int rows,
-                                                              int cols) {
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix, Matrix(part, rows, cols));
-    auto packed = backend_->PackTable(matrix);
-    checkpoint_.GiveBack();
-    return Named(part, std::move(packed));
-  }
-
-  absl::StatusOr<std::unique_ptr<kernels::Buffer>> Vector(
-      absl::Span<const Rows> parts) {
-    std::vector<float> values;
-    for (const Rows& part : parts) {
-      NACRE_ASSIGN_OR_RETURN(const std::vector<float> own,
-                             checkpoint_.Vector(NameOf(part.part), part.rows));
-      values.insert(values.end(), own.begin(), own.end());
-    }
-    const size_t bytes = values.size() * sizeof(float);
-    Count(static_cast<int64_t>(values.size()), sizeof(float));
-    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Buffer> buffer,
-                           backend_->Allocate(bytes));
-    backend_->CopyFromHost(values.data(), bytes, buffer->data());
-    return buffer;
-  }
-
-  const std::string& NameOf(absl::string_view part) const {
-    static const std::string* const kNone = new std::string("missing");
-    const auto found = layout_.names.find(part);
-    return found == layout_.names.end() ? *kNone : found->second;
-  }
-
- private:
-  void Count(int64_t values, size_t bytes_each) {
-    weights_->num_parameters += values;
-    weights_->size_bytes += values * static_cast<int64_t>(bytes_each);
-  }
-
-  template <typename T>
-  absl::StatusOr<T> Named(absl::string_view part, absl::StatusOr<T> result) {
-    if (result.ok()) return result;
-    return absl::Status(
-        result.status().code(),
-        absl::StrCat(NameOf(part), ": ", result.status().message()));
-  }
-
-  const Checkpoint& checkpoint_;
-  const EagleLayout& layout_;
-  kernels::Backend* const backend_;
-  EagleWeights* const weights_;
-};
-
 absl::Status LoadLayer(const EagleLayout& layout, const ModelConfig& llama,
-                       EagleLoader* loader, LayerWeights* layer) {
+                       DraftTensors* loader, LayerWeights* layer) {
   const int hidden = llama.hidden_size;
   const int inter = llama.intermediate_size;
   NACRE_ASSIGN_OR_RETURN(
@@ -142,7 +52,7 @@ absl::Status LoadLayer(const EagleLayout& layout, const ModelConfig& llama,
   return absl::OkStatus();
 }
 
-absl::Status LoadNorms(const EagleConfig& config, EagleLoader* loader,
+absl::Status LoadNorms(const EagleConfig& config, DraftTensors* loader,
                        EagleWeights* weights) {
   const int hidden = config.llama.hidden_size;
   if (config.norm_before_fc) {
@@ -203,7 +113,7 @@ absl::StatusOr<std::vector<int32_t>> ReadTokenIds(const Checkpoint& checkpoint,
 absl::Status LoadVocabulary(const Checkpoint& checkpoint,
                             const EagleLayout& layout,
                             const EagleConfig& config, int target_vocab_size,
-                            EagleLoader* loader, EagleWeights* weights) {
+                            DraftTensors* loader, EagleWeights* weights) {
   const int rows = config.llama.vocab_size;
   const int hidden = config.llama.hidden_size;
   if (layout.Has("embed_tokens.weight")) {
@@ -236,7 +146,7 @@ absl::StatusOr<EagleWeights> LoadEagleWeights(const Checkpoint& checkpoint,
                                               int target_vocab_size,
                                               kernels::Backend* backend) {
   EagleWeights weights;
-  EagleLoader loader(checkpoint, layout, backend, &weights);
+  DraftTensors loader(checkpoint, layout.names, backend);
   const int hidden = config.llama.hidden_size;
   const int taps = static_cast<int>(config.taps.size()) * config.tap_size;
   NACRE_ASSIGN_OR_RETURN(weights.fc,
@@ -253,6 +163,8 @@ absl::StatusOr<EagleWeights> LoadEagleWeights(const Checkpoint& checkpoint,
       LoadLayer(layout, config.llama, &loader, &weights.layer));
   NACRE_RETURN_IF_ERROR(LoadVocabulary(checkpoint, layout, config,
                                        target_vocab_size, &loader, &weights));
+  weights.num_parameters = loader.num_parameters();
+  weights.size_bytes = loader.size_bytes();
   return weights;
 }
 

@@ -1,7 +1,11 @@
-// A draft that continues what the target computes on its way (EAGLE,
-// arXiv:2401.15077, 2503.01840). It is fed tokens, each beside the target's
-// features of the position before it, and says the token after. Further on it
-// is fed its own guesses, beside what it computed itself.
+// A draft that continues what the target computes on its way, and says the
+// token after those that it is fed. It is of one of two kinds:
+//
+//   beside features (EAGLE, arXiv:2401.15077, 2503.01840): each token that is
+//     text beside the target's features of the position before it; guesses
+//     beside what the draft computed itself
+//   over keys and values (GliDe, arXiv:2402.02082): all taps are kKv. A row
+//     attends to the target's positions before its own, as many as are there
 //
 // Thread-compatible: the model's thread.
 
@@ -22,15 +26,23 @@ namespace nacre::model {
 class FeatureSequence {
  public:
   virtual ~FeatureSequence() = default;
-  // Rows fed beside features: positions 0..length()-1.
+  // Rows fed that are text.
   virtual int length() const = 0;
   // Forgets all of them.
   virtual void Clear() = 0;
 };
 
-// Rows of one sequence: those beside features first, at positions length() and
-// on, then nodes of a tree of guesses, in slots. A node's parent had logits: it
-// is the last of the rows beside features (kNoSlot), or another node.
+// Where the target's keys and values of a text lie in KeptKv: positions
+// 0..length-1. Fewer than the text has make what a row sees shorter, never
+// wrong.
+struct TargetKv {
+  const int32_t* table = nullptr;  // as RowContext::block_table; null if empty
+  int length = 0;
+};
+
+// Rows of one sequence: those that are text first, as its rows length() and on,
+// then nodes of a tree of guesses, in slots. A node's parent had logits: it is
+// the last of the rows that are text (kNoSlot), or another node.
 struct FeatureRows {
   FeatureSequence* sequence = nullptr;
   absl::Span<const int32_t> token_ids;
@@ -38,6 +50,10 @@ struct FeatureRows {
   absl::Span<const float> features;
   absl::Span<const TreeNode> nodes;
   int num_logits = 0;  // of the last rows
+  // Over keys and values: what there is of the target's, and where in the text
+  // the sequence's first row stands.
+  TargetKv target = {};
+  int first_position = 0;
 };
 
 class FeatureDrafter {
@@ -45,7 +61,7 @@ class FeatureDrafter {
   virtual ~FeatureDrafter() = default;
 
   // What the target has to keep, and how many numbers that is for a row: of the
-  // taps in this order.
+  // taps in this order. Keys and values it keeps anyway: 0.
   virtual absl::Span<const FeatureTap> taps() const = 0;
   virtual int feature_size() const = 0;
   // How many tokens after the last features it was trained to say.

@@ -91,6 +91,7 @@ class KvPool {
   }
   bool prefix_cache() const { return blocks_->caches(); }
   const kernels::KvLayer& layer(int index) const { return layers_[index]; }
+  absl::Span<const kernels::KvLayer> layers() const { return layers_; }
 
  private:
   friend class KvSequence;

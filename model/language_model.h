@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "common/token_draw.h"
 #include "kernels/float_view.h"
+#include "kernels/kv_layer.h"
 #include "model/feature_tap.h"
 
 namespace nacre::kernels {
@@ -140,6 +141,18 @@ struct VocabularyHead {
   const kernels::PackedTable* embedding = nullptr;
 };
 
+// The keys, turned by their positions, and the values that a model's backend
+// keeps of all its sequences. They stay where they are as long as the model
+// lives, and are for the model's thread.
+struct KeptKv {
+  // By layer. Where a sequence's positions lie: LanguageModel::KvTable.
+  absl::Span<const kernels::KvLayer> layers;
+  int num_heads = 0;  // of queries, in each layer
+  // Elements of a head stand as in the checkpoint. False: those that turn were
+  // put half a head apart.
+  bool has_whole_heads = true;
+};
+
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
@@ -225,6 +238,17 @@ class LanguageModel {
   virtual absl::Span<const float> features(int tap) const {
     static_cast<void>(tap);
     return {};
+  }
+
+  // For drafts that attend to what the model has kept. Absent where the model
+  // shows none.
+  virtual absl::optional<KeptKv> kept_kv() const { return absl::nullopt; }
+  // As RowContext::block_table: where KeptKv has positions 0..length()-1 of one
+  // of its sequences, paths that were kept included. Valid until the sequence
+  // changes or the next Forward. Null where the model shows none.
+  virtual const int32_t* KvTable(const Sequence& sequence) {
+    static_cast<void>(sequence);
+    return nullptr;
   }
 
   // Asked on its thread by a Forward that is under way, now and then (between

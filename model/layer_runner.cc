@@ -96,14 +96,24 @@ void LayerRunner::RunExperts(const LayerWeights& weights) {
 
 void LayerRunner::Run(const LayerWeights& weights, int layer,
                       const kernels::KvLayer& kv) {
+  RunAttention(weights, layer, kv);
+  RunFeedForward(weights, layer);
+}
+
+void LayerRunner::RunAttention(const LayerWeights& weights, int layer,
+                               const kernels::KvLayer& kv) {
   NormMatMul(activations_->hidden->f32(), weights.input_norm, *weights.qkv,
              weights.qkv_bias, activations_->qkv.get());
-  RunFromQkv(weights, layer, kv);
+  Attend(weights, layer, kv);
 }
 
 void LayerRunner::RunFromQkv(const LayerWeights& weights, int layer,
                              const kernels::KvLayer& kv) {
   Attend(weights, layer, kv);
+  RunFeedForward(weights, layer);
+}
+
+void LayerRunner::RunFeedForward(const LayerWeights& weights, int layer) {
   if (config_.has_experts(layer)) return RunExperts(weights);
   Activations& a = *activations_;
   const int rows = rows_->size();

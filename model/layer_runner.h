@@ -34,6 +34,11 @@ class LayerRunner {
   void AddBias(const std::unique_ptr<kernels::Buffer>& bias, int cols,
                kernels::Buffer* rows);
   void Run(const LayerWeights& weights, int layer, const kernels::KvLayer& kv);
+  // The two halves of Run: from activations.hidden to activations.attended, and
+  // from there on. Blocks are not parallel where something comes between.
+  void RunAttention(const LayerWeights& weights, int layer,
+                    const kernels::KvLayer& kv);
+  void RunFeedForward(const LayerWeights& weights, int layer);
   // Run, of a layer whose queries, keys and values, in activations.qkv, come
   // from elsewhere.
   void RunFromQkv(const LayerWeights& weights, int layer,

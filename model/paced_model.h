@@ -54,6 +54,10 @@ class PacedModel final : public ForwardedModel<LanguageModel> {
   absl::optional<VocabularyHead> vocabulary_head() const override {
     return model_->vocabulary_head();
   }
+  absl::optional<KeptKv> kept_kv() const override { return model_->kept_kv(); }
+  const int32_t* KvTable(const Sequence& sequence) override {
+    return model_->KvTable(sequence);
+  }
   absl::Status SetTaps(absl::Span<const FeatureTap> taps) override {
     return model_->SetTaps(taps);
   }

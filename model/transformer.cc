@@ -146,6 +146,14 @@ absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewTreeSequence(
   return sequence;
 }
 
+const int32_t* Transformer::KvTable(const Sequence& sequence) {
+  const auto& own = static_cast<const KvSequence&>(sequence);
+  NACRE_CHECK(own.pool() == kv_pool_.get(),
+              "the sequence is not of this model");
+  kv_pool_->FinishMoves();
+  return own.block_table();
+}
+
 absl::Status Transformer::SetTaps(absl::Span<const FeatureTap> taps) {
   if (backend_->location() != kernels::Location::kHost) {
     return absl::UnimplementedError(

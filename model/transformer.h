@@ -86,6 +86,11 @@ class Transformer : public LanguageModel {
                           static_cast<float>(config_.soft_caps.final),
                           embedding};
   }
+  absl::optional<KeptKv> kept_kv() const override {
+    return KeptKv{kv_pool_->layers(), config_.num_attention_heads,
+                  config_.rotary_size() == config_.head_dim};
+  }
+  const int32_t* KvTable(const Sequence& sequence) override;
   absl::Status SetTaps(absl::Span<const FeatureTap> taps) override;
   absl::Span<const float> features(int tap) const override {
     return features_.At(static_cast<size_t>(tap));

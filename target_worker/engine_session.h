@@ -31,6 +31,10 @@ struct AheadDrafts {
   std::unique_ptr<speculation::HeadDraft> heads;
   std::unique_ptr<FeatureDraft> features;
   bool any() const { return heads != nullptr || features != nullptr; }
+  // To look ahead once more.
+  bool is_ready() const {
+    return heads != nullptr || (features != nullptr && features->IsReady());
+  }
 };
 
 struct EngineSession : worker::EngineSession {

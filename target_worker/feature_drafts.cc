@@ -12,6 +12,15 @@ using model::FeatureRows;
 using model::kNoSlot;
 using speculation::GrownDraft;
 
+namespace {
+
+bool ReadsKv(const model::FeatureDrafter* drafter) {
+  return drafter != nullptr && !drafter->taps().empty() &&
+         drafter->taps().front().kind == model::FeatureTap::Kind::kKv;
+}
+
+}  // namespace
+
 void FeatureDraft::Restart(int position) {
   sequence->Clear();
   first_position = position;
@@ -29,13 +38,19 @@ void FeatureDraft::KeepLast() {
   num_pending = 1;
 }
 
+bool FeatureDraft::IsReady() const {
+  return num_pending <= FeatureDrafts::kMostPending;
+}
+
 void FeatureDraft::Shrink(size_t most) {
   if (pending.capacity() <= most) return;
   std::vector<float>(pending).swap(pending);
 }
 
 FeatureDrafts::FeatureDrafts(Parts parts)
-    : parts_(std::move(parts)), turns_(parts_.now_ns) {
+    : parts_(std::move(parts)),
+      reads_kv_(ReadsKv(parts_.drafter)),
+      turns_(parts_.now_ns) {
   if (parts_.drafter == nullptr) return;
   const int depth = std::min(kMaxDepth, parts_.drafter->max_depth());
   for (speculation::HeadCalibrations& each : calibrations_) {
@@ -56,6 +71,8 @@ void FeatureDrafts::Open(EngineSession& session, const OpenTarget& open) {
   session.ahead.features = std::make_unique<FeatureDraft>(
       &calibrations_[speculation::TemperatureKind(open.sampling.temperature)]);
   session.ahead.features->sequence = *std::move(sequence);
+  session.ahead.features->given_length =
+      static_cast<int>(open.token_ids.size());
 }
 
 void FeatureDrafts::Look(const Step& step, double row_price, int64_t step_ns) {
@@ -65,7 +82,11 @@ void FeatureDrafts::Look(const Step& step, double row_price, int64_t step_ns) {
     EngineSession& session = *step.sessions[i];
     if (session.ahead.features != nullptr && !session.closing &&
         !session.unsound && !session.schedule.finished()) {
-      Take(session, row);
+      if (reads_kv_) {
+        CountPending(session);
+      } else {
+        Take(session, row);
+      }
     }
     row += step.batch[i].token_ids.size();
   }
@@ -105,13 +126,42 @@ void FeatureDrafts::Take(EngineSession& session, size_t row) {
   }
 }
 
+void FeatureDrafts::CountPending(EngineSession& session) {
+  FeatureDraft& draft = *session.ahead.features;
+  // The row after what the target has is the last that sees all before it.
+  const int end = std::min(session.sequence->length() + 1,
+                           session.schedule.committed_length());
+  draft.num_pending = end - draft.fed_position();
+}
+
+bool FeatureDrafts::IsGiven(const EngineSession& session) const {
+  const FeatureDraft& draft = *session.ahead.features;
+  return reads_kv_ ? draft.fed_position() + 1 < draft.given_length
+                   : session.prefill_rows > 0;
+}
+
+int FeatureDrafts::LeftByFeed(const EngineSession& session) const {
+  return reads_kv_
+             ? std::max(1, session.ahead.features->num_pending - kMostGiven)
+             : 1;
+}
+
+void FeatureDrafts::AddTarget(const EngineSession& session,
+                              FeatureRows* rows) const {
+  if (!reads_kv_) return;
+  rows->target = {parts_.model->KvTable(*session.sequence),
+                  session.sequence->length()};
+  rows->first_position = session.ahead.features->first_position;
+}
+
 FeatureRows FeatureDrafts::PendingRows(const EngineSession& session,
                                        int left) const {
   const FeatureDraft& draft = *session.ahead.features;
   const size_t count = static_cast<size_t>(draft.num_pending - left);
   // Beside the features of each position stands the token after it.
-  const int next = draft.first_position + draft.sequence->length() + 1;
+  const int next = draft.fed_position() + (reads_kv_ ? 0 : 1);
   FeatureRows rows;
+  AddTarget(session, &rows);
   rows.sequence = draft.sequence.get();
   rows.token_ids = absl::MakeConstSpan(session.schedule.committed())
                        .subspan(static_cast<size_t>(next), count);
@@ -140,7 +190,7 @@ void FeatureDrafts::FeedPending(const Step& step, double ns_price) {
       continue;
     }
     FeatureDraft& draft = *session->ahead.features;
-    if (session->prefill_rows > 0) {
+    if (IsGiven(*session)) {
       sessions_.push_back(session);
     } else if (draft.num_pending >= kMostPending) {
       const double price =
@@ -163,11 +213,11 @@ void FeatureDrafts::FeedPending(const Step& step, double ns_price) {
 }
 
 size_t FeatureDrafts::NumFedTogether(
-    absl::Span<EngineSession* const> sessions) {
+    absl::Span<EngineSession* const> sessions) const {
   size_t count = 0;
   int rows = 0;
   for (const EngineSession* session : sessions) {
-    rows += session->ahead.features->num_pending - 1;
+    rows += session->ahead.features->num_pending - LeftByFeed(*session);
     if (count == LookTurns::kMaxSessions) break;
     if (count > 0 && rows > speculation::StepTimeCurve::kMaxRows) break;
     ++count;
@@ -179,7 +229,7 @@ void FeatureDrafts::Feed(absl::Span<EngineSession* const> sessions) {
   batch_.clear();
   int rows = 0;
   for (const EngineSession* session : sessions) {
-    batch_.push_back(PendingRows(*session, 1));
+    batch_.push_back(PendingRows(*session, LeftByFeed(*session)));
     rows += static_cast<int>(batch_.back().token_ids.size());
   }
   const int64_t begin_ns = parts_.now_ns();
@@ -192,7 +242,9 @@ void FeatureDrafts::Feed(absl::Span<EngineSession* const> sessions) {
   }
   if (!status.ok()) return GiveUp(sessions, status);
   feed_times_.Add(rows, parts_.now_ns() - begin_ns);
-  for (EngineSession* session : sessions) DropPending(*session, 1);
+  for (EngineSession* session : sessions) {
+    DropPending(*session, LeftByFeed(*session));
+  }
 }
 
 void FeatureDrafts::LogOnce(const absl::Status& status) {
@@ -285,6 +337,7 @@ bool FeatureDrafts::GrowLevel(absl::Span<EngineSession* const> sessions,
   for (size_t i = 0; i < growing.size(); ++i) {
     FeatureRows& added = batch_.emplace_back();
     added.sequence = growing[i]->ahead.features->sequence.get();
+    AddTarget(*growing[i], &added);
     added.token_ids = token_ids_[i];
     added.nodes = nodes_[i];
     added.num_logits = static_cast<int>(nodes_[i].size());

@@ -5,7 +5,8 @@
 //
 // Where a session's features are not there, because it took a beginning over
 // from the prefix cache, its draft begins after them. It sees less, and is as
-// right as its features let it be.
+// right as its features let it be. Keys and values are always there: a draft
+// over them sees the whole text.
 //
 // Owned by the engine, used by its thread.
 
@@ -39,10 +40,12 @@ struct FeatureDraft {
   explicit FeatureDraft(speculation::HeadCalibrations* calibrations)
       : tree(calibrations) {}
 
+  // The position of the next row that is fed.
+  int fed_position() const { return first_position + sequence->length(); }
   // The position of the next features that it can use.
-  int next_position() const {
-    return first_position + sequence->length() + num_pending;
-  }
+  int next_position() const { return fed_position() + num_pending; }
+  // Of a long text that was there at the start the rest is fed before it looks.
+  bool IsReady() const;
   // What it has seen does not end where this position begins.
   void Restart(int position);
   // It forgets all but the last row that is pending.
@@ -52,6 +55,7 @@ struct FeatureDraft {
 
   speculation::GrownDraft tree;
   std::unique_ptr<model::FeatureSequence> sequence;
+  int given_length = 0;    // of the text that the session was opened with
   int first_position = 0;  // of the sequence's first row
   int num_pending = 0;     // rows past the sequence that are not fed
   std::vector<float> pending;
@@ -81,19 +85,29 @@ class FeatureDrafts {
   static constexpr int kMaxDepth = 8;
   // Rows of steps that wait to be fed.
   static constexpr int kMostPending = 64;
+  // Rows of a text that was there at the start, which one look feeds.
+  static constexpr int kMostGiven = speculation::StepTimeCurve::kMaxRows;
 
  private:
   // Takes the features of a session's rows, the first of which is `row` of the
   // step.
   void Take(EngineSession& session, size_t row);
+  // Of a draft over keys and values: counts what it may be fed.
+  static void CountPending(EngineSession& session);
+  // Whether it is fed what the session was opened with, which is not paid for.
+  bool IsGiven(const EngineSession& session) const;
   // The last of a session's pending rows waits for the next look.
   void FeedPending(const Step& step, double ns_price);
   void Feed(absl::Span<EngineSession* const> sessions);
   // How many of the first sessions one call feeds: as much as feed_times_ can
   // tell apart, but at least one session.
-  static size_t NumFedTogether(absl::Span<EngineSession* const> sessions);
+  size_t NumFedTogether(absl::Span<EngineSession* const> sessions) const;
+  // How many of a session's pending rows a feed leaves.
+  int LeftByFeed(const EngineSession& session) const;
   // The pending rows of a session but the last `left`.
   model::FeatureRows PendingRows(const EngineSession& session, int left) const;
+  // What rows of a session see.
+  void AddTarget(const EngineSession& session, model::FeatureRows* rows) const;
   void DropPending(EngineSession& session, int left);
 
   void Grow(absl::Span<EngineSession* const> sessions, double ns_price);
@@ -111,6 +125,7 @@ class FeatureDrafts {
   void LogOnce(const absl::Status& status);
 
   const Parts parts_;
+  const bool reads_kv_;  // the drafter, and not features
   std::array<speculation::HeadCalibrations, speculation::kTemperatureKinds>
       calibrations_;
   LookTurns turns_;

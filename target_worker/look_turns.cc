@@ -32,7 +32,7 @@ speculation::HeadCandidates RankCandidates(EngineSession& session,
 
 bool LookTurns::Wants(const EngineSession& session, double row_price) {
   const SuffixAccount& account = session.own_account;
-  return session.ahead.any() && !session.closing && !session.unsound &&
+  return session.ahead.is_ready() && !session.closing && !session.unsound &&
          // It has verified in this step.
          static_cast<int>(session.fed.size()) > session.prefill_rows &&
          session.schedule.WantsSuffixes() && row_price < account.worth() &&

@@ -17,6 +17,8 @@
 #include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "model/eagle_model.h"
+#include "model/feature_drafter.h"
+#include "model/glide_model.h"
 #include "model/medusa_heads.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
@@ -25,6 +27,35 @@
 #include "worker/tensors/transports.h"
 
 namespace {
+
+// What is behind the engine's pointers.
+struct Owned {
+  std::shared_ptr<nacre::worker::FeatureFile> features;
+  std::unique_ptr<nacre::model::MedusaHeads> heads;
+  std::unique_ptr<nacre::model::FeatureDrafter> drafter;
+};
+
+absl::Status LoadAhead(const nacre::worker::OwnDraftFlags& own,
+                       nacre::model::LanguageModel* model, Owned* owned) {
+  if (!own.medusa.empty()) {
+    NACRE_ASSIGN_OR_RETURN(owned->heads,
+                           nacre::model::MedusaHeads::Load(own.medusa, *model));
+    spdlog::info("heads: {}", owned->heads->description());
+  }
+  if (!own.eagle.empty()) {
+    NACRE_ASSIGN_OR_RETURN(auto eagle,
+                           nacre::model::EagleModel::Load(own.eagle, model));
+    spdlog::info("draft of features: {}", eagle->description());
+    owned->drafter = std::move(eagle);
+  }
+  if (!own.glide.empty()) {
+    NACRE_ASSIGN_OR_RETURN(auto glide,
+                           nacre::model::GlideModel::Load(own.glide, *model));
+    spdlog::info("draft of keys and values: {}", glide->description());
+    owned->drafter = std::move(glide);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
@@ -46,24 +77,10 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     NACRE_RETURN_IF_ERROR(features->AddHidden(worker_options.record_hidden,
                                               model->info().hidden_size));
   }
-  struct Owned {
-    std::shared_ptr<nacre::worker::FeatureFile> features;
-    std::unique_ptr<nacre::model::MedusaHeads> heads;
-    std::unique_ptr<nacre::model::EagleModel> eagle;
-  };
   auto owned = std::make_shared<Owned>();
   const nacre::worker::OwnDraftFlags& own = worker_options.own_drafts;
   owned->features = features;
-  if (!own.medusa.empty()) {
-    NACRE_ASSIGN_OR_RETURN(owned->heads,
-                           nacre::model::MedusaHeads::Load(own.medusa, *model));
-    spdlog::info("heads: {}", owned->heads->description());
-  }
-  if (!own.eagle.empty()) {
-    NACRE_ASSIGN_OR_RETURN(owned->eagle,
-                           nacre::model::EagleModel::Load(own.eagle, model));
-    spdlog::info("draft of features: {}", owned->eagle->description());
-  }
+  NACRE_RETURN_IF_ERROR(LoadAhead(own, model, owned.get()));
   using nacre::target_worker::TargetEngine;
   auto service = std::make_unique<nacre::target_worker::TargetService>();
   TargetEngine::Options options;
@@ -87,7 +104,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.suffix_cache_bytes = own.suffix_cache_bytes;
   options.heads = owned->heads.get();
   options.head_tree = own.medusa_tree;
-  options.feature_drafter = owned->eagle.get();
+  options.feature_drafter = owned->drafter.get();
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());

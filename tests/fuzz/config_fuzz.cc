@@ -1,6 +1,6 @@
-// Any text as a config.json of a model and of an EAGLE draft, then as a
-// generation_config.json: refused, or parsed into numbers that later code may
-// rely on.
+// Any text as a config.json of a model, of an EAGLE draft and of a GliDe draft,
+// then as a generation_config.json: refused, or parsed into numbers that later
+// code may rely on.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/eagle_config.h"
 #include "model/eagle_files.h"
+#include "model/glide_config.h"
 #include "model/language_model.h"
 #include "model/rope.h"
 
@@ -39,6 +40,27 @@ void ParseAsEagle(absl::string_view text) {
   }
 }
 
+void ParseAsGlide(absl::string_view text) {
+  const auto json = nacre::ParseJsonObject(text, "config.json");
+  if (!json.ok()) return;
+  nacre::model::ModelInfo target;
+  target.vocab_size = 128;
+  target.num_layers = 2;
+  nacre::kernels::KvLayer layers[2];
+  for (nacre::kernels::KvLayer& layer : layers) {
+    layer.num_kv_heads = 1;
+    layer.head_dim = 16;
+  }
+  const auto config =
+      nacre::model::ParseGlideConfig(*json, target, {layers, 4, true});
+  if (!config.ok()) return;
+  NACRE_CHECK(config->cross.q_size() == 64, "queries that fit no head");
+  NACRE_CHECK(config->taps.size() <= 2 && config->max_depth > 0,
+              "layers that the target does not have");
+  NACRE_CHECK(config->llama.vocab_size == target.vocab_size,
+              "another vocabulary");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -59,6 +81,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     NACRE_CHECK(config->head_dim % 2 == 0, "an odd head");
   }
   ParseAsEagle(text);
+  ParseAsGlide(text);
   nacre::model::ModelConfig other;
   other.vocab_size = 100;
   (void)nacre::model::ApplyGenerationConfig(text, &other);

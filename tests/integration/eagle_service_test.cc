@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdint>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "model/config.h"
 #include "model/safetensors_writer.h"
 #include "tests/integration/own_drafts_service.h"
+#include "tests/integration/random_draft.h"
 #include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
@@ -49,27 +48,7 @@ std::string WriteDraft(const std::string& folder) {
        kernels::DType::kBF16,
        {head, 2 * size}},
       {"norm.weight", kernels::DType::kBF16, {size}}};
-  auto writer =
-      model::SafetensorsWriter::Create(folder + "/model.safetensors", tensors);
-  EXPECT_TRUE(writer.ok()) << writer.status();
-  std::mt19937_64 random(1);
-  for (const model::TensorSpec& tensor : tensors) {
-    int64_t count = 1;
-    for (const int64_t each : tensor.shape) count *= each;
-    std::vector<uint16_t> values(static_cast<size_t>(count));
-    for (uint16_t& value : values) {
-      const float uniform =
-          static_cast<float>(random() % 2048) / 1024.0f - 1.0f;
-      value = kernels::ToBF16(
-          tensor.shape.size() == 1
-              ? 1.0f
-              : uniform / std::sqrt(static_cast<float>(tensor.shape[1])));
-    }
-    EXPECT_TRUE((*writer)
-                    ->Append(values.data(), values.size() * sizeof(uint16_t))
-                    .ok());
-  }
-  EXPECT_TRUE((*writer)->Finish().ok());
+  WriteRandomTensors(folder, tensors);
   EXPECT_TRUE(
       WriteFile(folder + "/config.json",
                 absl::StrCat(

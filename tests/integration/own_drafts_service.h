@@ -40,8 +40,10 @@ class OwnDraftsServiceTest : public ::testing::TestWithParam<int> {
     return tokens;
   }
 
-  // `options`: of a service whose targets draft so.
-  void ExpectNoTokenChanges(tools::Cluster::Options options) {
+  // `options`: of a service whose targets draft so. `trees`: shapes that are
+  // asked for in turn; empty: the default one.
+  void ExpectNoTokenChanges(tools::Cluster::Options options,
+                            const std::vector<std::string>& trees = {""}) {
     // Rows cost nothing, on a busy machine hardly any.
     for (const char* flag :
          {"--suffix-drafter=off", "--step-time=1:60,64:60"}) {
@@ -69,7 +71,11 @@ class OwnDraftsServiceTest : public ::testing::TestWithParam<int> {
         const Choices ar = Generate(service, request, v1::METHOD_AR, &none);
         EXPECT_EQ(none, 0u);
         uint64_t accepted = 0;
-        EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &accepted), ar);
+        for (const std::string& tree : trees) {
+          request.mutable_speculation()->set_tree(tree);
+          EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &accepted),
+                    ar);
+        }
         of_these += accepted;
         if (has_choice || temperature > 0) continue;
         request.mutable_speculation()->set_suffixes(false);

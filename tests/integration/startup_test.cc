@@ -109,6 +109,21 @@ TEST_F(StartupTest, AnEagleDraftOfNoUse) {
                 "--eagle is for target workers");
 }
 
+TEST_F(StartupTest, AGlideDraftOfNoUse) {
+  const auto run = [this](const char* program, const fs::path& draft) {
+    return Run({program, "--model", fs::path(NACRE_MODELS) / "target",
+                "--coordinator", "127.0.0.1:1", "--cpus", "0", "--glide",
+                draft});
+  };
+  ExpectFailure(run("nacre-target-worker", fs::path(NACRE_MODELS) / "draft"),
+                "large_num_attention_heads is missing");
+  ExpectFailure(run("nacre-target-worker",
+                    fs::path(NACRE_TEST_DATA) / "model/glide/one_layer"),
+                "vocab_size is 40, that of the target 4096");
+  ExpectFailure(run("nacre-draft-worker", "/nonexistent/draft"),
+                "--glide is for target workers");
+}
+
 TEST_F(StartupTest, TruncatedWeights) {
   const fs::path model = CopyModel("draft");
   fs::resize_file(model / "model.safetensors", 100000);

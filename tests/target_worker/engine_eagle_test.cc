@@ -4,173 +4,33 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "kernels/backend_factory.h"
 #include "model/eagle_model.h"
-#include "model/load_model.h"
-#include "target_worker/target_engine.h"
-#include "tests/target_worker/knowing_drafter.h"
-#include "tests/target_worker/target_fixture.h"
+#include "tests/target_worker/real_engine.h"
 
 namespace nacre::target_worker {
 namespace {
 
-using Ids = std::vector<int32_t>;
-
-std::string EagleFolderOf(const std::string& name) {
-  return std::string(NACRE_TEST_DATA) + "/model/eagle/" + name;
-}
-
-// Calls of the drafter take no time of the engine's clock.
-class TimelessDrafter : public model::FeatureDrafter {
- public:
-  TimelessDrafter(model::FeatureDrafter* drafter, int64_t* now_ns)
-      : drafter_(drafter), now_ns_(now_ns) {}
-  absl::Span<const model::FeatureTap> taps() const override {
-    return drafter_->taps();
-  }
-  int feature_size() const override { return drafter_->feature_size(); }
-  int max_depth() const override { return drafter_->max_depth(); }
-  absl::StatusOr<std::unique_ptr<model::FeatureSequence>> NewSequence(
-      int max_length, int num_slots) override {
-    return drafter_->NewSequence(max_length, num_slots);
-  }
-  absl::StatusOr<absl::Span<const float>> Forward(
-      absl::Span<const model::FeatureRows> batch) override {
-    *now_ns_ -= 10 * ClockReads(batch);
-    return drafter_->Forward(batch);
-  }
-
- private:
-  model::FeatureDrafter* const drafter_;
-  int64_t* const now_ns_;
-};
-
-// `kind`: of the draft; empty: there is none.
-class EagleEngine {
- public:
-  explicit EagleEngine(const std::string& kind) {
-    kernels::BackendOptions backend;
-    backend.kind = "cpu";
-    backend_ = *kernels::CreateBackend(backend);
-    auto model =
-        model::LoadModel(EagleFolderOf("target"), backend_.get(),
-                         {.kv_cache_bytes = 1 << 20, .prefix_cache = true});
-    EXPECT_TRUE(model.ok()) << model.status();
-    model_ = *std::move(model);
-    TargetEngine::Options options;
-    options.model = model_.get();
-    options.now_ns = [this] { return now_ns_ += 10; };
-    options.suffixes = false;
-    options.send = [this](worker::StreamId, TargetEvents events) {
-      for (const auto& [id, verdict, logprobs] : events.verdicts) {
-        tokens[id].insert(tokens[id].end(), verdict.token_ids.begin(),
-                          verdict.token_ids.end());
-        finish[id] = verdict.finish;
-        accepted += verdict.suffix_accepted;
-      }
-      for (const auto& opening : events.common.opened) {
-        cached_tokens += opening.cached_tokens;
-      }
-    };
-    if (!kind.empty()) {
-      auto eagle = model::EagleModel::Load(EagleFolderOf(kind), model_.get());
-      EXPECT_TRUE(eagle.ok()) << eagle.status();
-      eagle_ = *std::move(eagle);
-      timeless_ = std::make_unique<TimelessDrafter>(eagle_.get(), &now_ns_);
-      options.feature_drafter = timeless_.get();
-    }
-    engine_ = std::make_unique<TargetEngine>(std::move(options));
-    engine_->LearnStepTimes(std::vector<worker::StepTime>{{1, 10}, {512, 11}});
-  }
-
-  void Open(OpenTarget open) {
-    tokens[open.session_id] = open.token_ids;
-    TargetCommands commands;
-    commands.stream = 1;
-    commands.open.push_back(std::move(open));
-    engine_->Push(std::move(commands));
-  }
-
-  void RunToEnd(uint64_t id) {
-    while (finish[id] == speculation::FinishReason::kNone) {
-      TargetCommands commands;
-      commands.stream = 1;
-      commands.acknowledged.push_back(
-          {id, static_cast<int>(tokens[id].size())});
-      engine_->Push(std::move(commands));
-      const auto outcome = engine_->RunOnce();
-      ASSERT_TRUE(outcome.ok()) << outcome.status();
-    }
-  }
-
-  std::map<uint64_t, Ids> tokens;
-  std::map<uint64_t, speculation::FinishReason> finish;
-  int accepted = 0;
-  int cached_tokens = 0;
-
- private:
-  int64_t now_ns_ = 1000;
-  std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<model::LanguageModel> model_;
-  std::unique_ptr<model::EagleModel> eagle_;
-  std::unique_ptr<TimelessDrafter> timeless_;
-  std::unique_ptr<TargetEngine> engine_;
-};
-
-// A prompt of more than two blocks of the KV cache. Two tokens are all that it
-// may say, so that a draft that knows nothing is right at times.
-OpenTarget EagleOpen(uint64_t id, float temperature) {
-  Ids prompt;
-  for (int i = 0; i < 34; ++i) prompt.push_back((7 * i + i * i) % 40);
-  OpenTarget open = MakeOpen(id, std::move(prompt), 24);
-  open.ignore_eos = true;
-  open.suffixes.emplace();
-  open.sampling.temperature = temperature;
-  open.sampling.seed = 5 + id;
-  open.sampling.logit_bias = {{11, 100.0f}, {12, 100.0f}};
-  if (id % 2 == 0) open.num_slots = 64;
-  return open;
-}
-
-// Three sessions of one prompt after each other, the last of which begins in
-// the middle of its answer: what they say by themselves is what they say beside
-// drafts of each kind.
 TEST(TargetEngineEagle, ChangesNoToken) {
-  const auto run = [](const std::string& kind, float temperature,
-                      EagleEngine* engine) {
-    for (uint64_t id = 1; id <= 3; ++id) {
-      OpenTarget open = EagleOpen(id, temperature);
-      if (id == 3) {
-        for (const int32_t token : {11, 12, 11, 12, 11}) {
-          open.token_ids.push_back(token);
-        }
-      }
-      engine->Open(std::move(open));
-      if (id != 2) engine->RunToEnd(id);
-    }
-    engine->RunToEnd(2);
-    EXPECT_GT(engine->cached_tokens, 0) << kind;
-    return engine->tokens;
-  };
   for (const float temperature : {0.0f, 0.8f, 1.0f}) {
     SCOPED_TRACE(temperature);
-    EagleEngine alone("");
-    const auto said = run("", temperature, &alone);
+    RealEngine alone(nullptr);
+    const auto said = SayThree(temperature, &alone);
     EXPECT_EQ(alone.accepted, 0);
     int accepted = 0;
     for (const std::string kind :
          {"safeailab", "specforge", "modelopt", "speculators", "eagle1"}) {
       SCOPED_TRACE(kind);
-      EagleEngine engine(kind);
-      EXPECT_EQ(run(kind, temperature, &engine), said);
+      RealEngine engine([&kind](model::LanguageModel* model) {
+        auto eagle =
+            model::EagleModel::Load(RealFolder("eagle/" + kind), model);
+        EXPECT_TRUE(eagle.ok()) << eagle.status();
+        return *std::move(eagle);
+      });
+      EXPECT_EQ(SayThree(temperature, &engine), said);
       accepted += engine.accepted;
     }
     EXPECT_GT(accepted, 20);

@@ -5,67 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <memory>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "target_worker/feature_drafts.h"
-#include "tests/target_worker/knowing_drafter.h"
-#include "tests/target_worker/own_drafts_fixture.h"
-#include "tests/target_worker/target_fixture.h"
+#include "tests/target_worker/features_fixture.h"
 
 namespace nacre::target_worker {
 namespace {
 
 using Ids = std::vector<int32_t>;
-
-struct DrafterHolder {
-  std::unique_ptr<KnowingDrafter> drafter;
-};
-
-struct Features : DrafterHolder, TargetFixture {
-  // `percent_a_row`: what a row more costs, of a step of one.
-  explicit Features(nacre::testing::TableModelOptions model_options,
-                    int percent_a_row = 1, bool with_suffixes = false,
-                    worker::StepBudget budget = {})
-      : TargetFixture(std::move(model_options), budget, nullptr, nullptr, true,
-                      0, [&](TargetEngine::Options* options) {
-                        drafter = std::make_unique<KnowingDrafter>(&model);
-                        options->feature_drafter = drafter.get();
-                        options->suffixes = with_suffixes;
-                      }) {
-    // A call takes no time of this clock, which goes on when it is read.
-    drafter->on_call = [this](int reads) { now_ns -= 10 * reads; };
-    engine->LearnStepTimes(std::vector<worker::StepTime>{
-        {1, 10}, {512, 10 + 511 * int64_t{percent_a_row} / 10}});
-  }
-
-  // Returns what ar says.
-  Ids Begin(const OpenTarget& open) {
-    Ids said = Autoregressive(model, open);
-    Open(open);
-    return said;
-  }
-
-  int Accepted() const {
-    int accepted = 0;
-    for (const speculation::Verdict& verdict : verdicts) {
-      accepted += verdict.suffix_accepted;
-    }
-    return accepted;
-  }
-
-  int Proposed() const {
-    int proposed = 0;
-    for (const speculation::Verdict& verdict : verdicts) {
-      proposed += verdict.suffix_proposed;
-    }
-    return proposed;
-  }
-};
 
 // Two at a time, at each temperature, with slots and without, whole prompts and
 // small chunks, from a drafter that is never right, sometimes and always, with

@@ -1,6 +1,8 @@
 // A drafter over a TableModel's features that knows what the target says of any
 // text, and says that or noise. It is strict: features must be those of the
-// positions one after another, each beside the token after it.
+// positions one after another, each beside the token after it. Or one over its
+// keys and values: rows must be one after another, each where the target has
+// all positions before it.
 
 #ifndef TESTS_TARGET_WORKER_KNOWING_DRAFTER_H_
 #define TESTS_TARGET_WORKER_KNOWING_DRAFTER_H_
@@ -47,12 +49,20 @@ class KnowingDrafter : public model::FeatureDrafter {
     std::vector<std::vector<int32_t>> slots;
   };
 
-  explicit KnowingDrafter(nacre::testing::TableModel* model) : model_(model) {
-    EXPECT_TRUE(model->SetTaps(taps_).ok());
+  explicit KnowingDrafter(nacre::testing::TableModel* model,
+                          bool over_kv = false)
+      : model_(model), over_kv_(over_kv) {
+    if (over_kv) {
+      taps_ = {{model::FeatureTap::Kind::kKv, 3}};
+    } else {
+      EXPECT_TRUE(model->SetTaps(taps_).ok());
+    }
   }
 
   absl::Span<const model::FeatureTap> taps() const override { return taps_; }
-  int feature_size() const override { return 2 * model_->info().hidden_size; }
+  int feature_size() const override {
+    return over_kv_ ? 0 : 2 * model_->info().hidden_size;
+  }
   int max_depth() const override { return depth; }
   absl::StatusOr<std::unique_ptr<model::FeatureSequence>> NewSequence(
       int max_length, int num_slots) override {
@@ -86,16 +96,30 @@ class KnowingDrafter : public model::FeatureDrafter {
   std::function<void(int clock_reads)> on_call;
   int num_calls = 0;
   size_t most_sessions = 0;  // of a call
+  size_t most_rows = 0;      // of a sequence in a call
   Sequence* last = nullptr;  // the newest sequence
 
  private:
   void Feed(const model::FeatureRows& rows, Sequence& sequence) {
     const size_t positions = rows.token_ids.size() - rows.nodes.size();
+    most_rows = std::max(most_rows, positions);
     EXPECT_EQ(rows.features.size(),
               positions * static_cast<size_t>(feature_size()));
     for (size_t i = 0; i < rows.token_ids.size(); ++i) {
       std::vector<int32_t> fed;
-      if (i < positions) {
+      if (i < positions && over_kv_) {
+        const int position = rows.first_position + sequence.num_rows;
+        if (sequence.num_rows > 0) {
+          EXPECT_EQ(position, sequence.last_position + 1);
+          fed.push_back(sequence.root.back());
+        }
+        EXPECT_GE(rows.target.length, position);
+        sequence.last_position = position;
+        ++sequence.num_rows;
+        EXPECT_LE(sequence.num_rows, sequence.max_length);
+        fed.push_back(rows.token_ids[i]);
+        sequence.root = fed;
+      } else if (i < positions) {
         const size_t at = i * static_cast<size_t>(feature_size());
         const int position = static_cast<int>(rows.features[at]);
         const int token = static_cast<int>(rows.features[at + 1]);
@@ -115,7 +139,7 @@ class KnowingDrafter : public model::FeatureDrafter {
             node.parent == model::kNoSlot
                 ? sequence.root
                 : sequence.slots.at(static_cast<size_t>(node.parent));
-        EXPECT_EQ(parent.size(), 2u) << "a parent that was not fed";
+        EXPECT_FALSE(parent.empty()) << "a parent that was not fed";
         fed = {parent.back(), rows.token_ids[i]};
         sequence.slots.at(static_cast<size_t>(node.slot)) = fed;
       }
@@ -133,8 +157,9 @@ class KnowingDrafter : public model::FeatureDrafter {
   }
 
   nacre::testing::TableModel* const model_;
-  const std::vector<model::FeatureTap> taps_ = {
-      {model::FeatureTap::Kind::kIn, 1}, {model::FeatureTap::Kind::kIn, 2}};
+  const bool over_kv_;
+  std::vector<model::FeatureTap> taps_ = {{model::FeatureTap::Kind::kIn, 1},
+                                          {model::FeatureTap::Kind::kIn, 2}};
   std::mt19937_64 random_{7};
   std::vector<float> logits_;
 };

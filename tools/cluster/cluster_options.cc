@@ -28,7 +28,8 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("targets", "N", &targets, "target workers");
   flags->Add("drafts", "N", &drafts,
              "draft workers; 0: no speculation, or from suffixes alone "
-             "(--suffix-drafter), heads (--medusa) or features (--eagle)");
+             "(--suffix-drafter), heads (--medusa), features (--eagle) or "
+             "keys and values (--glide)");
   flags->Add("cpus", "LIST", &cpus,
              "cores to deal out to the workers, as in 0-3,6 (default: all)");
   flags->BeginGroup(kWorkerGroup);

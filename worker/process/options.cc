@@ -180,6 +180,9 @@ void RegisterLookers(OwnDraftFlags* own, FlagSet* flags) {
   flags->Add("eagle", "DIR", &own->eagle,
              "of a target worker, in place of heads: the folder of an EAGLE "
              "draft of its model to draft from (default: none)");
+  flags->Add("glide", "DIR", &own->glide,
+             "of a target worker, in place of these: the folder of a GliDe "
+             "draft of its model to draft from (default: none)");
 }
 
 void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
@@ -243,12 +246,14 @@ absl::Status OwnDraftFlags::Validate() const {
     return absl::InvalidArgumentError(
         "--medusa-tree needs --medusa, whose candidates it is for");
   }
-  if (!medusa.empty() && !eagle.empty()) {
-    return absl::InvalidArgumentError(
-        "--medusa and --eagle exclude each other: a target drafts from one of "
-        "them");
+  int count = 0;
+  for (const std::string* each : {&medusa, &eagle, &glide}) {
+    count += each->empty() ? 0 : 1;
   }
-  return absl::OkStatus();
+  if (count <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--medusa, --eagle and --glide exclude each other: a target drafts from "
+      "one of them");
 }
 
 void PolicyFlags::Register(FlagSet* flags) {

@@ -43,8 +43,9 @@ struct OwnDraftFlags {
   std::string medusa;                 // file or folder of heads; empty: none
   speculation::TreeSpec medusa_tree;  // best, or a static list
   std::string eagle;                  // folder of an EAGLE draft; empty: none
+  std::string glide;                  // folder of a GliDe draft; empty: none
 
-  // --suffix-drafter to --eagle; they check their values.
+  // --suffix-drafter to --glide; they check their values.
   void Register(FlagSet* flags);
   // INVALID_ARGUMENT: flags that need or exclude each other.
   absl::Status Validate() const;

@@ -381,7 +381,7 @@ TEST_F(ClusterTest, ChecksItsOptions) {
                 options.workers.own_drafts.medusa = "m";
                 options.workers.own_drafts.eagle = "e";
               }),
-              HasSubstr("--medusa and --eagle exclude each other"));
+              HasSubstr("--medusa, --eagle and --glide exclude each other"));
   EXPECT_THAT(
       error([](auto& options) { options.drain_timeout = -absl::Seconds(1); }),
       HasSubstr("flag --drain-timeout: -1s is below 0"));

@@ -115,6 +115,13 @@ TEST(WorkerOptionsTest, AnEagleDraftIsInPlaceOfHeads) {
   EXPECT_EQ(options->own_drafts.eagle, "d");
 }
 
+TEST(WorkerOptionsTest, AGlideDraftIsInPlaceOfBoth) {
+  const auto options =
+      ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--glide=d"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->own_drafts.glide, "d");
+}
+
 TEST(WorkerOptionsTest, TheTypeOfKeysIsAutoUnlessTold) {
   const auto options = ParseWorkerOptions({"--model=m", "--coordinator=c:7"});
   ASSERT_TRUE(options.ok()) << options.status();
@@ -214,7 +221,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--medusa-tree=eagle2"}, "not best and not static:FILE"},
         BadLine{{"--medusa-tree=static:"}, "flag --medusa-tree"},
         BadLine{{"--model=m", "--coordinator=h:1", "--medusa=a", "--eagle=b"},
-                "--medusa and --eagle exclude each other"},
+                "--medusa, --eagle and --glide exclude each other"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--glide=a", "--eagle=b"},
+                "--medusa, --eagle and --glide exclude each other"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--medusa=a", "--glide=b"},
+                "--medusa, --eagle and --glide exclude each other"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
                 "there is already a file for disco"},
         BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},

@@ -25,7 +25,7 @@ gateway:
   switches: [escape-special-tokens, no-ui, tls, trust-request-chat-template]
 target:
   values: [address-file, advertise, backend, coordinator, cpus, device, drain-timeout,
-    eagle, gate-timeouts, hang-timeout, kv-type, least-vocabulary-share, listen,
+    eagle, gate-timeouts, glide, hang-timeout, kv-type, least-vocabulary-share, listen,
     log-format, log-level, max-memory, medusa, medusa-tree, metrics-address-file,
     metrics-listen, model, policy-file, prefill-chunk, prefix-cache, record-features,
     record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
@@ -34,7 +34,7 @@ target:
   switches: []
 draft:
   values: [address-file, advertise, backend, coordinator, cpus, device, drain-timeout,
-    eagle, gate-timeouts, hang-timeout, kv-type, least-vocabulary-share, listen,
+    eagle, gate-timeouts, glide, hang-timeout, kv-type, least-vocabulary-share, listen,
     log-format, log-level, max-memory, medusa, medusa-tree, metrics-address-file,
     metrics-listen, model, policy-file, prefill-chunk, prefix-cache, record-features,
     record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,

@@ -1,0 +1,100 @@
+#include "model/feature_step.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+
+namespace nacre::model {
+namespace {
+
+KvSequence* OwnKv(const FeatureRows& rows) {
+  return static_cast<OwnKvSequence*>(rows.sequence)->kv();
+}
+
+}  // namespace
+
+absl::Status CheckHostTarget(const LanguageModel& model, const char* kind) {
+  const absl::optional<VocabularyHead> head = model.vocabulary_head();
+  if (!head.has_value() || model.info().num_layers == 0) {
+    return absl::UnimplementedError(
+        absl::StrCat(kind, " of a model that keeps no features"));
+  }
+  if (head->backend->location() == kernels::Location::kHost) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      kind, " does not run on the backend ", head->backend->numerics_id(),
+      "; on \"cpu\" and \"reference\" it does"));
+}
+
+absl::Status FeatureStep::MakeKvCache(int64_t tokens) {
+  const KvPool::Shape shape = {config_.num_hidden_layers,
+                               config_.num_key_value_heads, config_.head_dim,
+                               backend_->kv_type()};
+  NACRE_ASSIGN_OR_RETURN(
+      kv_pool_, KvPool::Create(backend_, shape,
+                               std::max<int64_t>(tokens, KvPool::kBlockSize) *
+                                   KvPool::BytesPerToken(shape)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<KvSequence>> FeatureStep::Reserve(
+    int max_length, int num_slots) {
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> kv,
+                         kv_pool_->Reserve(max_length, {}, num_slots));
+  rows_.Reserve(max_length + num_slots);
+  return kv;
+}
+
+absl::Status FeatureStep::Begin(absl::Span<const FeatureRows> batch,
+                                int feature_size) {
+  rows_.Clear();
+  for (const FeatureRows& rows : batch) {
+    KvSequence* const kv = OwnKv(rows);
+    const int positions = static_cast<int>(NumPositions(rows));
+    NACRE_CHECK(rows.features.size() ==
+                    NumPositions(rows) * static_cast<size_t>(feature_size),
+                "features of each row that is no node");
+    NACRE_CHECK(positions <= kv->max_length() - kv->length(),
+                "a sequence passes its reserved length");
+    NACRE_CHECK(kv->CheckNodes(rows.nodes, kv->length() + positions).ok(),
+                "nodes of the sequence");
+    rows_.AddTokenIds(rows.token_ids);
+    for (int i = 0; i < positions; ++i) rows_.AddRow(*kv, kv->length() + i);
+    for (const TreeNode& node : rows.nodes) rows_.AddNode(node, kv);
+    rows_.AddLogits(rows.num_logits);
+  }
+  rows_.FinishTails();
+  const absl::Status grown = activations_.Grow(config_, backend_, rows_.size(),
+                                               rows_.num_logit_rows());
+  if (!grown.ok()) {
+    for (const FeatureRows& rows : batch) {
+      for (const TreeNode& node : rows.nodes) OwnKv(rows)->EmptySlot(node.slot);
+    }
+    return grown;
+  }
+  rows_.SendPositions(backend_, &activations_);
+  return absl::OkStatus();
+}
+
+void FeatureStep::GatherLogitRows(std::vector<float>* out) const {
+  const size_t hidden = static_cast<size_t>(config_.hidden_size);
+  out->clear();
+  for (const StepRows::Run& run : rows_.head_runs()) {
+    const float* const from =
+        activations_.hidden->f32() + static_cast<size_t>(run.first) * hidden;
+    out->insert(out->end(), from,
+                from + static_cast<size_t>(run.count) * hidden);
+  }
+}
+
+void FeatureStep::End(absl::Span<const FeatureRows> batch) {
+  for (const FeatureRows& rows : batch) {
+    OwnKv(rows)->Append(static_cast<int>(NumPositions(rows)));
+  }
+}
+
+}  // namespace nacre::model

@@ -1,0 +1,95 @@
+// What drafts over a target's features (feature_drafter.h) do alike in a call:
+// a KV cache of their own, the rows of the call, and which of them have logits.
+//
+// Thread-compatible, as the draft that owns it.
+
+#ifndef MODEL_FEATURE_STEP_H_
+#define MODEL_FEATURE_STEP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "model/activations.h"
+#include "model/config.h"
+#include "model/feature_drafter.h"
+#include "model/kv_pool.h"
+#include "model/language_model.h"
+#include "model/layer_runner.h"
+#include "model/step_rows.h"
+
+namespace nacre::model {
+
+// The KV of a draft's rows.
+class OwnKvSequence : public FeatureSequence {
+ public:
+  explicit OwnKvSequence(std::unique_ptr<KvSequence> kv) : kv_(std::move(kv)) {}
+
+  int length() const override { return kv_->length(); }
+  void Clear() override { kv_->Truncate(0); }
+  KvSequence* kv() { return kv_.get(); }
+
+ private:
+  const std::unique_ptr<KvSequence> kv_;
+};
+
+// Those that are no nodes.
+inline size_t NumPositions(const FeatureRows& rows) {
+  return rows.token_ids.size() - rows.nodes.size();
+}
+
+// UNIMPLEMENTED where the model keeps nothing that a draft of this kind ("an
+// EAGLE draft") reads, or its backend is no host's.
+absl::Status CheckHostTarget(const LanguageModel& model, const char* kind);
+
+class FeatureStep {
+ public:
+  // `config`: of the draft's layers. Both outlive it.
+  FeatureStep(const ModelConfig& config, kernels::Backend* backend)
+      : config_(config),
+        backend_(backend),
+        rows_(config),
+        runner_(config, backend, &rows_, &activations_) {}
+
+  // Once, before all others: a KV cache for so many tokens, one block at least.
+  // RESOURCE_EXHAUSTED where the backend has no room.
+  absl::Status MakeKvCache(int64_t tokens);
+  // RESOURCE_EXHAUSTED where that has no room.
+  absl::StatusOr<std::unique_ptr<KvSequence>> Reserve(int max_length,
+                                                      int num_slots);
+
+  // Takes the rows of a call, whose sequences are OwnKvSequences, and makes
+  // room for them. RESOURCE_EXHAUSTED: nothing has changed. Our own bugs,
+  // fatal: nodes that TreeSlots::CheckNodes refuses, rows past the reserved
+  // length, features that are not `feature_size` for each row that is no node.
+  absl::Status Begin(absl::Span<const FeatureRows> batch, int feature_size);
+  // Of rows of activations()->hidden, those that have logits.
+  //                                          out [num_logit_rows, hidden_size]
+  void GatherLogitRows(std::vector<float>* out) const;
+  // The sequences have become longer.
+  static void End(absl::Span<const FeatureRows> batch);
+
+  const StepRows& rows() const { return rows_; }
+  Activations* activations() { return &activations_; }
+  LayerRunner* runner() { return &runner_; }
+  const kernels::KvLayer& kv(int layer) const { return kv_pool_->layer(layer); }
+
+ private:
+  const ModelConfig& config_;
+  kernels::Backend* const backend_;
+  std::unique_ptr<KvPool> kv_pool_;
+  StepRows rows_;
+  Activations activations_;
+  LayerRunner runner_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_FEATURE_STEP_H_

@@ -1,0 +1,46 @@
+// What the config.json of a GliDe draft says (arXiv:2402.02082): a Llama's
+// fields, and beside them
+//
+//   large_num_attention_heads  of the target, that its cross attention asks for
+//   large_head_dim             likewise; absent: large_hidden_size over those
+//   block_size                 tokens that it was trained to say after the
+//                              target's newest keys; absent: 5
+//
+// A draft of m layers reads the target's last m, each the one of its place.
+//
+// Pure.
+
+#ifndef MODEL_GLIDE_CONFIG_H_
+#define MODEL_GLIDE_CONFIG_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/json_fields.h"
+#include "model/config.h"
+#include "model/feature_tap.h"
+#include "model/language_model.h"
+
+namespace nacre::model {
+
+struct GlideConfig {
+  static constexpr int kMaxDepth = 64;
+  static constexpr double kCrossRopeTheta = 10000;
+
+  ModelConfig llama;  // all but its cross attention
+  // Of its cross attention only the heads and how their queries turn.
+  ModelConfig cross;
+  std::vector<FeatureTap> taps;  // of each of its layers
+  int max_depth = 0;             // tokens
+};
+
+// INVALID_ARGUMENT: a field is missing, of the wrong type or out of range, or
+// is not what the target has, with the value and the limit. UNIMPLEMENTED: a
+// variant that is not known here.
+absl::StatusOr<GlideConfig> ParseGlideConfig(const Json& json,
+                                             const ModelInfo& target,
+                                             const KeptKv& kv);
+
+}  // namespace nacre::model
+
+#endif  // MODEL_GLIDE_CONFIG_H_
