@@ -85,10 +85,10 @@ void ReadSampling(const SamplingDefaults& defaults, FieldReader* reader,
     sampling->set_top_k(static_cast<uint32_t>(std::max<int64_t>(0, *top_k)));
   }
   const OrderedJson* const seed = reader->Find("seed");
-  uint64_t number = 0;
+  uint64_t written = 0;
   if (seed != nullptr && seed->is_string() &&
-      absl::SimpleAtoi(seed->get_ref<const std::string&>(), &number)) {
-    sampling->set_seed(number);  // as answers show it
+      absl::SimpleAtoi(seed->get_ref<const std::string&>(), &written)) {
+    sampling->set_seed(written);  // as answers show it
   } else if (seed != nullptr && seed->is_number_integer()) {
     // A negative one is its two's complement.
     sampling->set_seed(seed->is_number_unsigned()

@@ -23,7 +23,7 @@ absl::StatusOr<ModelConfig> ReadOwnLayers(Json json, const ModelInfo& target) {
   json["architectures"] = Json::array({"LlamaForCausalLM"});
   json.erase("eos_token_id");  // the target's matter
   NACRE_ASSIGN_OR_RETURN(ModelConfig llama, ParseConfig(json.dump()));
-  if (llama.rope_scaling.type != RopeScaling::Type::kDefault) {
+  if (llama.rope.scaling.type != RopeScaling::Type::kDefault) {
     return absl::UnimplementedError(
         "a GliDe draft whose positions are scaled (rope_scaling) is not "
         "supported");
@@ -47,7 +47,7 @@ absl::StatusOr<ModelConfig> ReadCross(const Json& json, const KeptKv& kv) {
   constexpr char kHeads[] = "large_num_attention_heads";
   constexpr char kHeadSize[] = "large_head_dim";
   ModelConfig cross;
-  cross.rope_theta = GlideConfig::kCrossRopeTheta;
+  cross.rope.theta = GlideConfig::kCrossRopeTheta;
   NACRE_ASSIGN_OR_RETURN(cross.num_attention_heads,
                          RequiredInt(json, kHeads, kMaxLargeSize));
   if (IsAbsent(json, kHeadSize)) {

@@ -61,7 +61,7 @@ TEST_F(GlideConfigTest, ReadsWhatIsPublished) {
   EXPECT_EQ(config->llama.hidden_size, 128);
   EXPECT_EQ(config->cross.q_size(), 256);
   EXPECT_EQ(config->cross.head_dim, 64);
-  EXPECT_EQ(config->cross.rope_theta, 10000.0);
+  EXPECT_EQ(config->cross.rope.theta, 10000.0);
   EXPECT_EQ(config->max_depth, 5);
   const std::vector<FeatureTap> taps = {{FeatureTap::Kind::kKv, 4},
                                         {FeatureTap::Kind::kKv, 5}};
@@ -74,8 +74,8 @@ TEST_F(GlideConfigTest, QueriesTurnByTheirOwnBase) {
   json_["block_size"] = 16;
   const auto config = Parse();
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->llama.rope_theta, 500000.0);
-  EXPECT_EQ(config->cross.rope_theta, 10000.0);
+  EXPECT_EQ(config->llama.rope.theta, 500000.0);
+  EXPECT_EQ(config->cross.rope.theta, 10000.0);
   EXPECT_EQ(config->max_depth, 16);
 }
 
