@@ -3,9 +3,10 @@
 # noise that both sides share and by probability alone. Real processes: the ranks
 # are those that sessions report. Prints the table of docs/trees.md.
 #
-#   scripts/rank_report.sh OUT      build first: make build; ten minutes
+#   scripts/rank_report.sh OUT      build first: make build; 15 minutes
 #
-# 100 prompts of GSM8K, 96 tokens each. What OUT has is not made again.
+# 100 prompts of GSM8K, 96 tokens each. Steps are paced (`--step-time`), so that a
+# draft pays on every machine, and all is drafted. What OUT has is not made again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
