@@ -48,7 +48,15 @@ TEST_F(ChatLimitTest, IsWhatTheLargestTargetHasKvFor) {
   const uint32_t asked = AskedFor();
   EXPECT_EQ(asked, 64 - prompt_tokens());
   EXPECT_EQ(AskedFor(R"(,"max_tokens":70)"), 70u) << "the client said so";
-  EXPECT_EQ(AskedFor(R"(,"n":2)"), 32 - prompt_tokens()) << "of each choice";
+}
+
+TEST_F(ChatLimitTest, IsForEachChoiceItsPartOfTheKv) {
+  coordinators_[0]->SetKvCapacity(64);
+  StartGateway();
+  PostJson("/v1/chat/completions",
+           R"({"messages":[{"role":"user","content":"a b c"}],"n":2})");
+  EXPECT_EQ(coordinators_[0]->request().stop().max_tokens(),
+            32 - prompt_tokens());
 }
 
 TEST_F(ChatLimitTest, IsWhatTheOperatorSays) {

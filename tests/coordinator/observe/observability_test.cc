@@ -130,8 +130,10 @@ TEST_F(ObservabilityTest, ServesRequestsAndFleetOnOnePage) {
   };
   EXPECT_NE(text().find("nacre_num_requests_running{model=\"pearl\"} 0"),
             std::string::npos);
-  EXPECT_NE(text().find("nacre_workers{role=\"draft\",state=\"ready\"} 0"),
+  EXPECT_NE(text().find("nacre_workers{role=\"target\",state=\"ready\"} 0"),
             std::string::npos);
+  // There has been none: none is missing.
+  EXPECT_EQ(text().find("nacre_workers{role=\"draft\""), std::string::npos);
   EXPECT_NE(text().find("nacre_build_info{"), std::string::npos);
   served.Stop();
   EXPECT_EQ(text(), "");
