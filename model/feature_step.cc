@@ -68,8 +68,8 @@ absl::Status FeatureStep::Begin(absl::Span<const FeatureRows> batch,
     rows_.AddLogits(rows.num_logits);
   }
   rows_.FinishTails();
-  const absl::Status grown = activations_.Grow(config_, backend_, rows_.size(),
-                                               rows_.num_logit_rows());
+  absl::Status grown = activations_.Grow(config_, backend_, rows_.size(),
+                                         rows_.num_logit_rows());
   if (!grown.ok()) {
     for (const FeatureRows& rows : batch) {
       for (const TreeNode& node : rows.nodes) OwnKv(rows)->EmptySlot(node.slot);

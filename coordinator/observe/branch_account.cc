@@ -9,7 +9,7 @@ namespace {
 // A node that comes later than so many tokens is not followed, and of a peer
 // that names too many the first ones are forgotten.
 constexpr size_t kMostPlaces = 64;
-constexpr size_t kMostNodes = 4 * speculation::kMaxTailNodes;
+constexpr size_t kMostNodes = size_t{4} * speculation::kMaxTailNodes;
 
 }  // namespace
 

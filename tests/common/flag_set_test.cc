@@ -223,9 +223,9 @@ TEST_F(FlagSetTest, APrefixTellsTheFlagsOfOneGroupFromThoseOfAnother) {
   flags_.BeginGroup("");
   int own = 0;
   flags_.Add("own", "N", &own, "neither");
-  EXPECT_THAT(flags_.Help(), HasSubstr("  --steps N                   how "
+  EXPECT_THAT(flags_.Help(), HasSubstr("  --steps N                     how "
                                        "many (default 7)\n"));
-  EXPECT_THAT(flags_.Help(), HasSubstr("  --fast-steps N              of the "
+  EXPECT_THAT(flags_.Help(), HasSubstr("  --fast-steps N                of the "
                                        "fast: how many\n"));
   variables_["NACRE_FAST_STEPS"] = "3";
   ASSERT_TRUE(flags_.Parse({"--own=1"}, Surroundings()).ok());
