@@ -280,7 +280,7 @@ TEST_F(EngineHiddenTest, WhatReadsNoneSubscribesToNone) {
   EXPECT_THAT(fixture_->policy_notes,
               ElementsAre("", "", HasSubstr("has no file"),
                           HasSubstr("do not come"), HasSubstr("do not come")));
-  // A channel is one session's: the second one goes without.
+  // A channel belongs to one session. The second session gets none.
   fixture_->Open(Opening(6));
   fixture_->Open(Opening(7));
   fixture_->Drain();

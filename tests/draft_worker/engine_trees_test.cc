@@ -262,7 +262,7 @@ TEST(EngineTrees, ADraftThatDrawsOnItsDeviceGrowsTheSameTree) {
   EXPECT_GT(nodes, 20u);
 }
 
-// Where it has no work that is worth a row it has none, and waits for nobody.
+// A draft with nothing worth a row has no work. It waits for no verdict.
 TEST(EngineTrees, WaitsForAVerdictOnlyWhereOneLetsItGoOn) {
   using worker::WorkerState;
   const auto idle = [](const std::vector<OpenDraft>& opens) {

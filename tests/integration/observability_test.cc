@@ -246,8 +246,8 @@ TEST(TracesTest, GoOverTlsWithHeaders) {
   EXPECT_FALSE(HoldsPartOf(log, kToken));
 }
 
-// A collector that dies, or was never there: it is said once, and no client
-// notices.
+// The collector dies, or was never there. The log says so once, and no answer
+// changes.
 enum class Collector { kDies, kNeverThere };
 
 class DeadCollectorTest : public ::testing::TestWithParam<Collector> {};

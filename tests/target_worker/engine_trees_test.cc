@@ -181,7 +181,7 @@ struct WildCounts {
 };
 
 // `is_tight`: the pool has room for the texts of all sessions, and for the
-// slots of some: who comes late may find neither.
+// slots of some. A later session may find neither.
 WildCounts RunWild(uint64_t seed, bool draws_tokens, bool is_tight = false) {
   std::mt19937_64 random(seed);
   nacre::testing::TableModelOptions options;

@@ -159,7 +159,7 @@ class Pod:
                 if ready is not None:
                     self.cluster.set_ready(self, ready)
             time.sleep(PROBE_PERIOD)
-        if not self.lost:  # else nobody is there to say so
+        if not self.lost:  # a lost node reports nothing
             self.cluster.set_ready(self, False)
         with self.cluster.changed:
             restart = self.alive and not self.lost and not self.cluster.closing
