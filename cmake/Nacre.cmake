@@ -91,14 +91,17 @@ function(nacre_test_paths name)
 endfunction()
 
 # nacre_test(NAME SRCS ... DEPS ... [LABEL unit|integration|cuda|slow]
-#            [TIMEOUT seconds] [ARGS ...] [OPTIMIZED]): a GoogleTest binary
-# registered as one CTest test, run in the root of the sources. NACRE_TEST_DATA
-# is tests/data, NACRE_MODELS the bundled models, NACRE_BIN the folder of the
-# programs, all relative to it: with absolute paths, no clone could take another
-# one's objects from ccache. What a test measures or repeats is in libraries; its
-# own sources are compiled in a third less of the time, unless OPTIMIZED.
+#            [TIMEOUT seconds] [ARGS ...] [DEFINES NAME=value ...] [OPTIMIZED]):
+# a GoogleTest binary registered as one CTest test, run in the root of the
+# sources; nothing where tests are not built, so what a test needs is said in this
+# call. NACRE_TEST_DATA is tests/data, NACRE_MODELS the bundled models, NACRE_BIN
+# the folder of the programs, all relative to it: with absolute paths, no clone
+# could take another one's objects from ccache. What a test measures or repeats is
+# in libraries; its own sources are compiled in a third less of the time, unless
+# OPTIMIZED.
 function(nacre_test name)
-  cmake_parse_arguments(ARG "OPTIMIZED" "LABEL;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "LABEL;TIMEOUT" "SRCS;DEPS;ARGS;DEFINES"
+                        ${ARGN})
   if(NOT NACRE_BUILD_TESTS)
     return()
   endif()
@@ -113,6 +116,7 @@ function(nacre_test name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE nacre_options ${ARG_DEPS} GTest::gmock
                                         GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE ${ARG_DEFINES})
   nacre_sanitized(${name})
   nacre_test_paths(${name})
   if(ARG_OPTIMIZED)
