@@ -106,6 +106,7 @@ void World::OnLosing(Connection& connection) {
   for (const SessionOnWorker* session : StreamOf(connection).sessions) {
     RequestState& request = *session->request;
     if (request.target != session) continue;
+    request.target = nullptr;
     request.lost_target = true;
     ++request.losses;
   }
