@@ -85,6 +85,11 @@ struct Fault {
   // Of a hang or a silence; until a crashed process is back, or the worker
   // notices that its connection is half open; of a drain, 0: for ever.
   int64_t duration_ns = 0;
+
+  // Else it is one of the coordinator.
+  bool is_of_worker() const {
+    return kind < Kind::kRestartCoordinator || kind == Kind::kLateHeartbeats;
+  }
 };
 
 struct Schedule {

@@ -16,6 +16,8 @@ void World::Inflict(const Fault& fault) {
   Process& process = processes_[static_cast<size_t>(fault.worker)];
   trace_.Add(now_ns(), "fault # at worker #", static_cast<int64_t>(fault.kind),
              fault.worker);
+  if (fault.is_of_worker() && !process.alive()) return;
+  ++counts_.faults;
   switch (fault.kind) {
     case Fault::Kind::kRestartCoordinator:
     case Fault::Kind::kStopCoordinator:
@@ -28,12 +30,11 @@ void World::Inflict(const Fault& fault) {
       CutClients(fault.coordinator);
       return;
     default:
-      if (process.alive()) Inflict(fault, process);
+      Inflict(fault, process);
   }
 }
 
 void World::Inflict(const Fault& fault, Process& process) {
-  ++counts_.faults;
   Connection* const connection = process.connection(fault.coordinator);
   switch (fault.kind) {
     case Fault::Kind::kBreak:
