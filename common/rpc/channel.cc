@@ -10,12 +10,16 @@ namespace nacre::rpc {
 
 std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,
                                              const ChannelSecurity& security,
-                                             const Keepalive& keepalive) {
+                                             const Keepalive& keepalive,
+                                             Retries retries) {
   KeepCallbackThreads();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  if (retries == Retries::kNone) {
+    arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  }
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   // Despite its name the time that one connection attempt gets.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);

@@ -25,11 +25,15 @@ struct Keepalive {
   absl::Duration timeout = absl::Seconds(10);
 };
 
+// Whether gRPC itself sends a call again that no server has begun. It keeps a
+// copy of what each call sends for it: 5 KiB of the memory of a call.
+enum class Retries { kOfGrpc, kNone };
+
 // A channel of its own connection (no sharing of back-off with other channels),
 // with keepalive and quick reconnects. `address` is host:port or unix:path.
 std::shared_ptr<grpc::Channel> CreateChannel(
     const std::string& address, const ChannelSecurity& security = {},
-    const Keepalive& keepalive = {});
+    const Keepalive& keepalive = {}, Retries retries = Retries::kOfGrpc);
 
 }  // namespace nacre::rpc
 
