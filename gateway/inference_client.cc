@@ -45,9 +45,8 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     // Calls begin anew or go on by themselves (Call): not by gRPC, too.
     for (const std::string& address : options_.addresses) {
       coordinators_.push_back(
-          {address,
-           v1::Inference::NewStub(rpc::CreateChannel(
-               address, options_.security, {}, rpc::Retries::kNone))});
+          {address, v1::Inference::NewStub(rpc::CreateChannel(
+                        address, options_.security, {}, rpc::Retries::kNone))});
     }
   }
 

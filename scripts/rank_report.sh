@@ -5,13 +5,15 @@
 #
 #   scripts/rank_report.sh OUT      build first: make build; 15 minutes
 #
-# 100 prompts of GSM8K, 96 tokens each. Steps are paced (`--step-time`), so that a
-# draft pays on every machine, and all is drafted. What OUT has is not made again.
+# 100 prompts of GSM8K, 96 tokens each, one at a time: many streams at once share a
+# step of the draft, and leave each a chain, whose ranks are with the noise. Steps
+# are paced, so that a draft pays on every machine. What OUT has is not made again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly OUT=${1:?usage: scripts/rank_report.sh OUT}
 readonly NACRE=build/bin/nacre
+readonly STEPS=(--target-step-time 1:30,8:30.6,16:30.9 --draft-step-time 1:3,8:3.06,16:3.09)
 [[ -x $NACRE ]] || {
   echo "rank_report: error: $NACRE is not built: run make build" >&2
   exit 1
@@ -25,7 +27,7 @@ for temperature in 0 0.8 1; do
     "$NACRE" bench --target-model models/target --draft-model models/draft \
       --prompts tests/data/gsm8k_100.jsonl --limit 100 --max-tokens 96 \
       --ignore-eos --temperature "$temperature" --methods async --tree "$tree" \
-      --suffixes off --repeat 1 --concurrency 8 --json "$file"
+      --suffixes off --repeat 1 "${STEPS[@]}" --json "$file"
   done
 done
 python3 - "$OUT" <<'END'
