@@ -85,6 +85,9 @@ class DraftEngine final
     return tap_ == nullptr && drafter_->traits().ranks_children;
   }
 
+  // What became of the target's hidden states. Any thread may ask.
+  worker::TensorUse tensor_use() const { return hidden_.use(); }
+
  private:
   // The drafter is taken out of `options` before the rest is moved.
   DraftEngine(std::unique_ptr<model::Drafter> drafter, Options&& options);

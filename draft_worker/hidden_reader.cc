@@ -40,7 +40,7 @@ void HiddenReader::Unsubscribe(Session& session) {
 void HiddenReader::OnArrived(worker::ReceivedTensor received) {
   const auto it = by_channel_.find(received.tensor.tag.channel);
   if (it == by_channel_.end()) {  // closed meanwhile
-    ++parts_.accounts->counts().rejected_messages;
+    CountStale(1);
     return;
   }
   Session& session = *it->second;
@@ -49,8 +49,7 @@ void HiddenReader::OnArrived(worker::ReceivedTensor received) {
       HiddenStates::Outcome::kCurrent) {
     Give(session);
   }
-  parts_.accounts->counts().rejected_messages +=
-      static_cast<uint64_t>(session.hidden->num_stale() - num_stale);
+  CountStale(session.hidden->num_stale() - num_stale);
 }
 
 void HiddenReader::OnLost(uint64_t channel) {
@@ -74,13 +73,19 @@ void HiddenReader::Renew(Session& session) {
   } else {
     session.length->OnTargetHidden({});
   }
-  parts_.accounts->counts().rejected_messages +=
-      static_cast<uint64_t>(session.hidden->num_stale() - num_stale);
+  CountStale(session.hidden->num_stale() - num_stale);
+}
+
+void HiddenReader::CountStale(int64_t states) {
+  parts_.accounts->counts().rejected_messages += static_cast<uint64_t>(states);
+  stale_ += static_cast<uint64_t>(states);
 }
 
 void HiddenReader::Give(Session& session) {
   const HiddenStates::State& state = session.hidden->current();
   session.length->OnTargetHidden(state.tensor.values.OnHost(&copy_));
+  ++used_;
+  lag_ns_ += state.duration_ns;
   wire::Span span;
   span.kind = wire::Span::Kind::kHidden;
   span.start_ns = state.start_ns;

@@ -7,6 +7,7 @@
 #ifndef DRAFT_WORKER_HIDDEN_READER_H_
 #define DRAFT_WORKER_HIDDEN_READER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -51,12 +52,19 @@ class HiddenReader {
   // past.
   void Renew(Session& session);
 
+  // Of its life. Any thread may ask.
+  worker::TensorUse use() const { return {used_, stale_, lag_ns_}; }
+
  private:
   void Give(Session& session);
+  void CountStale(int64_t states);
 
   const Parts parts_;
   absl::flat_hash_map<uint64_t, Session*> by_channel_;
   std::vector<float> copy_;  // of a state, where it is a device's
+  std::atomic<uint64_t> used_{0};
+  std::atomic<uint64_t> stale_{0};
+  std::atomic<int64_t> lag_ns_{0};
   const std::shared_ptr<HiddenSink> sink_;  // outlives this in calls to it
 };
 

@@ -69,7 +69,8 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.model = model;
   options.policies = &borrowed->policies;
   options.features = borrowed->features.get();
-  options.tensors = borrowed->tensors.get();
+  nacre::worker::TensorReader* const tensors = borrowed->tensors.get();
+  options.tensors = tensors;
   options.budget.prefill_chunk = worker_options.pace.prefill_chunk;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
@@ -85,7 +86,10 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   service->set_engine(engine.get());
   auto files = borrowed->policies.files();
   const bool drafts_chains = !engine->grows_trees();
+  auto tensor_use = [engine = engine.get()] { return engine->tensor_use(); };
   return nacre::worker::WorkerParts{.owned = std::move(borrowed),
+                                    .tensor_reader = tensors,
+                                    .tensor_use = std::move(tensor_use),
                                     .service = std::move(service),
                                     .engine = std::move(engine),
                                     .policy_files = std::move(files),

@@ -133,6 +133,23 @@ absl::StatusOr<ModelConfig> ReadLlama(Json json, int draft_vocab_size) {
   return config;
 }
 
+absl::Status ReadFirst(const Json& json, const EagleLayout& layout,
+                       const ModelInfo& target, EagleConfig* config) {
+  if (config->llama.hidden_size != target.hidden_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hidden_size is ", config->llama.hidden_size,
+                     ", that of the target ", target.hidden_size));
+  }
+  config->taps = {{FeatureTap::Kind::kFinal, 0}};
+  constexpr char kNorm[] = "embedding_layernorm.weight";
+  NACRE_ASSIGN_OR_RETURN(config->norm_inputs,
+                         ReadNormFlag(json, Json::object(), "add_para_norm",
+                                      layout.Has(kNorm), kNorm));
+  return ReadNormFlag(json, Json::object(), "fusion_bias",
+                      layout.Has("fc.bias"), "fc.bias")
+      .status();
+}
+
 absl::Status ReadThird(const Json& json, const EagleLayout& layout,
                        const ModelInfo& target, EagleConfig* config) {
   NACRE_ASSIGN_OR_RETURN(const Json eagle, ObjectOr(json, "eagle_config"));
@@ -203,11 +220,8 @@ absl::StatusOr<EagleConfig> ParseEagleConfig(const Json& json,
     NACRE_RETURN_IF_ERROR(ReadThird(json, layout, target, &config));
     return config;
   }
-  config.taps = {{FeatureTap::Kind::kFinal, 0}};
-  if (config.llama.hidden_size == target.hidden_size) return config;
-  return absl::InvalidArgumentError(
-      absl::StrCat("hidden_size is ", config.llama.hidden_size,
-                   ", that of the target ", target.hidden_size));
+  NACRE_RETURN_IF_ERROR(ReadFirst(json, layout, target, &config));
+  return config;
 }
 
 }  // namespace nacre::model

@@ -29,6 +29,7 @@ struct EagleConfig {
   bool norm_output = false;           // what is fed back is normed
   bool norm_before_fc = false;        // all taps together, by input_norm
   bool norm_each_tap = false;         // by fc_norm
+  bool norm_inputs = false;  // EAGLE-1: embedding and features, before fc
   // Tokens that it was trained to draft without features.
   int max_depth = 0;
 

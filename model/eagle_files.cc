@@ -1,5 +1,7 @@
 #include "model/eagle_files.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -13,6 +15,10 @@ namespace {
 
 enum class Need { kNever, kMay, kMust };
 
+// Of what EAGLE-1 is given, before fc: both or neither.
+constexpr char kEmbeddingNorm[] = "embedding_layernorm.weight";
+constexpr char kHiddenNorm[] = "hidden_states_layernorm.weight";
+
 struct Part {
   const char* name;
   Need of_first;  // EAGLE-1
@@ -23,6 +29,8 @@ constexpr Part kParts[] = {
     {"embed_tokens.weight", Need::kMay, Need::kMay},
     {"fc.weight", Need::kMust, Need::kMust},
     {"fc.bias", Need::kMay, Need::kNever},
+    {kEmbeddingNorm, Need::kMay, Need::kNever},
+    {kHiddenNorm, Need::kMay, Need::kNever},
     {"input_norm.weight", Need::kNever, Need::kMay},
     {"layer.input_layernorm.weight", Need::kNever, Need::kMust},
     {"layer.hidden_norm.weight", Need::kNever, Need::kMust},
@@ -55,9 +63,11 @@ const char* KindOf(const EagleLayout& layout) {
 // Without the prefixes.
 std::string PartName(absl::string_view name) {
   absl::ConsumePrefix(&name, "model.");
-  if (absl::ConsumePrefix(&name, "midlayer.") ||
-      absl::ConsumePrefix(&name, "layers.0.")) {
-    return absl::StrCat("layer.", name);
+  for (const char* prefix : {"midlayer.", "layers.0.", "transformer."}) {
+    if (absl::ConsumePrefix(&name, prefix)) return absl::StrCat("layer.", name);
+  }
+  if (absl::ConsumePrefix(&name, "fusion_fc.")) {
+    return absl::StrCat("fc.", name);
   }
   return std::string(name);
 }
@@ -91,6 +101,12 @@ absl::Status CheckComplete(const EagleLayout& layout) {
     if (NeedOf(part, layout) != Need::kMust || layout.Has(part.name)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor ", part.name, " of an ", KindOf(layout), " draft is missing"));
+  }
+  for (const auto& [norm, other] : {std::pair(kEmbeddingNorm, kHiddenNorm),
+                                    std::pair(kHiddenNorm, kEmbeddingNorm)}) {
+    if (!layout.Has(norm) || layout.Has(other)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", other, " is missing, but ", norm, " is there"));
   }
   for (int i = 0; i < layout.num_fc_norms; ++i) {
     const std::string part = absl::StrCat("fc_norm.", i, ".weight");

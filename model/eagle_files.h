@@ -1,8 +1,9 @@
 // Which tensors of a published file are an EAGLE draft, by their names alone:
 // EAGLE-3 (arXiv:2503.01840) as SafeAILab, SpecForge, ModelOpt and
-// vLLM-speculators save it, and EAGLE-1, whose weights are EAGLE-2's, too. The
-// decoder layer is "midlayer." or "layers.0.", and names may begin with
-// "model.".
+// vLLM-speculators save it, and EAGLE-1, whose weights are EAGLE-2's, too, as
+// SafeAILab, HASS (arXiv:2408.15766) and vLLM-speculators save it. The decoder
+// layer is "midlayer.", "layers.0." or "transformer.", its projection "fc." or
+// "fusion_fc.", and names may begin with "model.".
 //
 // Pure.
 

@@ -178,6 +178,18 @@ void EagleModel::Gather(absl::Span<const FeatureRows> batch) {
       step_.rows().token_ids(), scratch_.embedded.data());
 }
 
+void EagleModel::NormInputs() {
+  const int rows = step_.rows().size();
+  const int hidden = config_.llama.hidden_size;
+  const float epsilon = static_cast<float>(config_.llama.norms.epsilon);
+  float* const embedded = scratch_.embedded.data();
+  float* const given = scratch_.given.data();
+  target_.backend->RmsNorm(embedded, rows, hidden,
+                           weights_.embedding_norm->f32(), epsilon, embedded);
+  target_.backend->RmsNorm(given, rows, hidden, weights_.hidden_norm->f32(),
+                           epsilon, given);
+}
+
 void EagleModel::Join() {
   const size_t count = static_cast<size_t>(step_.rows().size());
   scratch_.joined.resize(2 * count * hidden_);
@@ -192,27 +204,22 @@ void EagleModel::RunLayer() {
   kernels::Backend* const backend = target_.backend;
   const int rows = step_.rows().size();
   const int hidden = config_.llama.hidden_size;
-  const float epsilon = static_cast<float>(config_.llama.norms.epsilon);
   Activations& a = *step_.activations();
   LayerRunner& runner = *step_.runner();
   float* const residual = a.hidden->f32();
   float* const qkv = a.qkv->f32();
   if (is_third_) {
-    float* const embedded = scratch_.embedded.data();
-    float* const given = scratch_.given.data();
     if (!config_.norm_before_residual) {
       std::copy(scratch_.given.begin(), scratch_.given.end(), residual);
     }
-    backend->RmsNorm(embedded, rows, hidden, weights_.embedding_norm->f32(),
-                     epsilon, embedded);
-    backend->RmsNorm(given, rows, hidden, weights_.hidden_norm->f32(), epsilon,
-                     given);
+    NormInputs();
     if (config_.norm_before_residual) {
       std::copy(scratch_.given.begin(), scratch_.given.end(), residual);
     }
     Join();
     backend->MatMul(scratch_.joined.data(), rows, *weights_.layer.qkv, qkv);
   } else {
+    if (config_.norm_inputs) NormInputs();
     Join();
     backend->MatMul(scratch_.joined.data(), rows, *weights_.fc, residual);
     runner.AddBias(weights_.fc_bias, hidden, a.hidden.get());

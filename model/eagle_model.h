@@ -4,8 +4,8 @@
 //
 //   EAGLE-3  h = fc(f); a Llama layer over [norm(e); norm(h)] whose residual is
 //            h; logits = head(norm(out))
-//   EAGLE-1  h = fc([e; f]); a Llama layer without its first norm; logits =
-//            the target's head(out)
+//   EAGLE-1  h = fc([e; f]), perhaps with e and f normed; a Llama layer without
+//            its first norm; logits = the target's head(out)
 //
 // What the layer gives is the next row's h, or f. Only backends of the host run
 // it, the target's own.
@@ -83,6 +83,8 @@ class EagleModel final : public FeatureDrafter {
   void Project(absl::Span<const FeatureRows> batch);
   // What each row has beside its token.
   void Gather(absl::Span<const FeatureRows> batch);
+  // By the norms of embeddings and of what the rows have beside their tokens.
+  void NormInputs();
   void Join();
   // Fills activations.hidden of the step.
   void RunLayer();

@@ -158,6 +158,13 @@ absl::StatusOr<EagleWeights> LoadEagleWeights(const Checkpoint& checkpoint,
   }
   if (layout.is_third) {
     NACRE_RETURN_IF_ERROR(LoadNorms(config, &loader, &weights));
+  } else if (config.norm_inputs) {
+    NACRE_ASSIGN_OR_RETURN(
+        weights.embedding_norm,
+        loader.Vector({{"embedding_layernorm.weight", hidden}}));
+    NACRE_ASSIGN_OR_RETURN(
+        weights.hidden_norm,
+        loader.Vector({{"hidden_states_layernorm.weight", hidden}}));
   }
   NACRE_RETURN_IF_ERROR(
       LoadLayer(layout, config.llama, &loader, &weights.layer));

@@ -26,8 +26,9 @@ struct EagleWeights {
   std::unique_ptr<kernels::Buffer> fc_bias;
   std::unique_ptr<kernels::Buffer> input_norm;              // [all taps]
   std::vector<std::unique_ptr<kernels::Buffer>> tap_norms;  // of each
-  std::unique_ptr<kernels::Buffer> embedding_norm;          // [d]
-  std::unique_ptr<kernels::Buffer> hidden_norm;             // [d]
+  // [d]. Of EAGLE-3's layer, or before EAGLE-1's fc.
+  std::unique_ptr<kernels::Buffer> embedding_norm;
+  std::unique_ptr<kernels::Buffer> hidden_norm;
   // Its input norm is null. EAGLE-3: qkv is [.., 2 d], of embedding and hidden.
   LayerWeights layer;
   NormWeights final_norm;

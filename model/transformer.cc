@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
+#include "model/config_fields.h"
 
 namespace nacre::model {
 namespace {
@@ -48,6 +50,16 @@ KvPool::Shape KvShape(const ModelConfig& config,
                       const kernels::Backend& backend) {
   return {config.num_hidden_layers, config.num_key_value_heads, config.head_dim,
           backend.kv_type()};
+}
+
+// Layers of an inflated checkpoint before others were added: drafts of what it
+// was made from name those. INVALID_ARGUMENT: more than there are, or none.
+absl::StatusOr<int> OriginalLayers(absl::string_view config_json,
+                                   int num_layers) {
+  const Json json = Json::parse(config_json.begin(), config_json.end(), nullptr,
+                                /*allow_exceptions=*/false);
+  if (!json.is_object()) return num_layers;
+  return IntOr(json, "original_num_hidden_layers", num_layers, 1, num_layers);
 }
 
 absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,
@@ -91,6 +103,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
                      " experts, which the backend ", backend->numerics_id(),
                      " does not run; \"cpu\" and \"reference\" do"));
   }
+  NACRE_ASSIGN_OR_RETURN(const int original_layers,
+                         OriginalLayers(config_json, config.num_hidden_layers));
   NACRE_RETURN_IF_ERROR(Admit(config, *checkpoint, backend, options));
   std::unique_ptr<Transformer> model(
       new Transformer(std::move(config), backend));
@@ -115,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   ModelInfo& info = model->info_;
   info.vocab_size = model->config_.vocab_size;
   info.hidden_size = model->config_.hidden_size;
-  info.num_layers = model->config_.num_hidden_layers;
+  info.num_layers = original_layers;
   info.context_length = model->config_.max_position_embeddings;
   info.eos_token_ids = model->config_.eos_token_ids;
   info.fingerprint = fingerprint->Finish(options.progress);

@@ -17,6 +17,7 @@
 #include "tests/coordinator/byte_tokenizer.h"
 #include "worker/engine/engine_metrics.h"
 #include "worker/process/coordinator_metrics.h"
+#include "worker/tensors/tensor_metrics.h"
 
 namespace nacre {
 namespace {
@@ -52,6 +53,13 @@ std::set<std::string> ExportedNames() {
         {role, "worker", 1, [] { return worker::EngineStats(); }});
     Insert(engine.Collect(), &names);
   }
+  Insert(worker::TensorMetrics(
+             {.worker = "worker",
+              .sent = [] { return worker::TensorPublisher::Stats(); },
+              .received = [] { return worker::TensorReader::Stats(); },
+              .use = [] { return worker::TensorUse(); }})
+             .Collect(),
+         &names);
   Insert(worker::CoordinatorMetrics("target", "worker").Collect(), &names);
   Insert({telemetry::BuildInfoFamily()}, &names);
   const telemetry::OtlpExporter exporter(

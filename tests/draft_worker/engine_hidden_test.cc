@@ -184,6 +184,12 @@ TEST_F(EngineHiddenTest, TheStateOfTheCommitDecides) {
   }
   EXPECT_EQ(HiddenSpans().size(), 6u);
   EXPECT_EQ(num_rejected(), 0u);
+  int64_t lag_ns = 0;
+  for (const Span& span : HiddenSpans()) lag_ns += span.duration_ns;
+  const worker::TensorUse use = fixture_->engine->tensor_use();
+  EXPECT_EQ(use.used, 6u);
+  EXPECT_EQ(use.lag_ns, lag_ns);
+  EXPECT_EQ(use.stale, 0u);
 }
 
 TEST_F(EngineHiddenTest, ACommitWithoutItsStateHasNoScore) {
@@ -218,6 +224,8 @@ TEST_F(EngineHiddenTest, StaleStatesAreDroppedAndCounted) {
   sink->OnTensor(State(2, true));
   fixture_->Drain();
   EXPECT_EQ(num_rejected(), 3u);
+  EXPECT_EQ(fixture_->engine->tensor_use().stale, 3u);
+  EXPECT_EQ(fixture_->engine->tensor_use().used, 0u);
   // And of an engine that is gone.
   fixture_ = nullptr;
   sink->OnTensor(State(2, true));

@@ -94,8 +94,10 @@ class HiddenStatesTest : public ::testing::Test {
     }));
     return bytes;
   }
-  double Metric(const std::string& name) {
-    return telemetry::Sum(processes_->Scrape("coordinator"), name, "");
+  double Metric(const std::string& name,
+                const std::string& process = "coordinator",
+                const std::string& label = "") {
+    return telemetry::Sum(processes_->Scrape(process), name, label);
   }
   int CountInLog(const std::string& name, const std::string& text) {
     const std::string log = processes_->Log(name);
@@ -151,6 +153,24 @@ TEST_F(HiddenStatesTest, EveryMethodReadsThemAndSaysWhatArSays) {
   EXPECT_EQ(Metric("nacre_hidden_state_bytes_total"),
             static_cast<double>(bytes));
   EXPECT_GE(Metric("nacre_hidden_state_seconds_total"), 0.0);
+  // Both ends' own counts agree with it.
+  const double size = static_cast<double>(hidden_size_ * sizeof(float));
+  const double used = Metric("nacre_draft_tensors_used_total", "draft");
+  EXPECT_EQ(used * size, static_cast<double>(bytes));
+  EXPECT_NEAR(Metric("nacre_draft_tensor_lag_seconds_total", "draft"),
+              Metric("nacre_hidden_state_seconds_total"), 1e-6);
+  const double received = Metric("nacre_draft_tensors_received_total", "draft");
+  EXPECT_GE(received, used);
+  EXPECT_EQ(Metric("nacre_draft_tensor_bytes_received_total", "draft"),
+            received * size);
+  EXPECT_EQ(Metric("nacre_draft_tensors_dropped_total", "draft", "malformed"),
+            0);
+  EXPECT_EQ(Metric("nacre_draft_tensor_channels_lost_total", "draft"), 0);
+  const double sent = Metric("nacre_target_tensors_sent_total", "target");
+  EXPECT_GE(sent, received);
+  EXPECT_EQ(Metric("nacre_target_tensor_bytes_sent_total", "target"),
+            sent * size);
+  EXPECT_GE(Metric("nacre_target_tensors_replaced_total", "target"), 0);
   // The coordinator's connection and the draft's.
   EXPECT_EQ(to_target_.connections(), 2);
   EXPECT_EQ(CountInLog("draft", "going on without"), 0);
@@ -189,6 +209,7 @@ TEST_F(HiddenStatesTest, ALostChannelCostsTheScoreAndNoToken) {
   }
   // Each outage is said with its cause: the cut, then the refusal.
   EXPECT_EQ(CountInLog("draft", "going on without"), 6);
+  EXPECT_EQ(Metric("nacre_draft_tensor_channels_lost_total", "draft"), 6);
   processes_->Stop();
 }
 

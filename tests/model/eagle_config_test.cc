@@ -113,6 +113,28 @@ TEST(EagleConfigTest, VariantsAndTheirDefaults) {
   EXPECT_FALSE(depth(17).ok());
 }
 
+TEST(EagleConfigTest, VariantsOfTheFirst) {
+  Names names = Layer("layers.0.", false);
+  names.push_back("fc.weight");
+  const auto plain = Parse(Json::object(), names);
+  EXPECT_FALSE(plain->norm_inputs);
+  EXPECT_EQ(plain->max_depth, 5);
+  const Names normed = With(With(names, "embedding_layernorm.weight"),
+                            "hidden_states_layernorm.weight");
+  EXPECT_TRUE(Parse(Json::object(), normed)->norm_inputs);
+  EXPECT_TRUE(Parse({{"add_para_norm", true}}, normed)->norm_inputs);
+  const auto refusal = [](const Json& changes, const Names& of) {
+    return std::string(Parse(changes, of).status().message());
+  };
+  EXPECT_THAT(refusal({{"add_para_norm", true}}, names),
+              HasSubstr("add_para_norm is true, but "
+                        "embedding_layernorm.weight is missing"));
+  EXPECT_THAT(refusal({{"fusion_bias", true}}, names),
+              HasSubstr("fusion_bias is true, but fc.bias is missing"));
+  EXPECT_TRUE(Parse({{"fusion_bias", false}}, names).ok());
+  EXPECT_FALSE(Parse({{"fusion_bias", 1}}, names).ok());
+}
+
 TEST(EagleConfigTest, WindowsOfTheLayer) {
   EXPECT_EQ(Parse({{"sliding_window", 4}})->llama.window(0), 0);
   EXPECT_EQ(Parse({{"sliding_window", 4}, {"layer_types", {"full_attention"}}})

@@ -60,6 +60,36 @@ TEST(EagleFilesTest, TheFirstHasNoNormsBeforeItsLayer) {
               HasSubstr("layers.0.input_layernorm.weight is none"));
 }
 
+TEST(EagleFilesTest, TheFirstOfOtherProducers) {
+  Names names = Layer("layers.0.", false);
+  names.push_back("fc.weight");
+  const Names one = With(names, "embedding_layernorm.weight");
+  const Names both = With(one, "hidden_states_layernorm.weight");
+  EXPECT_TRUE(FindEagleLayout(both).ok());
+  EXPECT_THAT(Refusal(one),
+              HasSubstr("tensor hidden_states_layernorm.weight is missing, but "
+                        "embedding_layernorm.weight is there"));
+  EXPECT_THAT(Refusal(With(names, "hidden_states_layernorm.weight")),
+              HasSubstr("tensor embedding_layernorm.weight is missing"));
+  EXPECT_THAT(Refusal(With(Third(), "embedding_layernorm.weight")),
+              HasSubstr("is none of an EAGLE-3 draft"));
+
+  names = Layer("transformer.", false);
+  names.push_back("fusion_fc.weight");
+  names.push_back("fusion_fc.bias");
+  const auto layout = FindEagleLayout(names);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_FALSE(layout->is_third);
+  EXPECT_EQ(layout->names.at("fc.bias"), "fusion_fc.bias");
+  EXPECT_EQ(layout->names.at("layer.mlp.up_proj.weight"),
+            "transformer.mlp.up_proj.weight");
+  EXPECT_THAT(Refusal(With(names, "fc.weight")),
+              HasSubstr("is there as fusion_fc.weight, too"));
+  // With norms around its layer: a variant that two readers read differently.
+  EXPECT_THAT(Refusal(With(names, "pre_lm_head_layernorm.weight")),
+              HasSubstr("pre_lm_head_layernorm.weight is none of an EAGLE-1"));
+}
+
 TEST(EagleFilesTest, OtherNamesAreRefused) {
   EXPECT_THAT(Refusal(With(Third(), "layers.1.mlp.up_proj.weight")),
               HasSubstr("tensor layers.1.mlp.up_proj.weight is none of an "

@@ -22,8 +22,8 @@ using LogitRow = std::vector<float>;
 
 inline constexpr float kNeverSaid = -std::numeric_limits<float>::infinity();
 inline constexpr const char* kEagleKinds[] = {
-    "safeailab",   "specforge",          "modelopt",
-    "speculators", "speculators_normed", "eagle1"};
+    "safeailab",          "specforge", "modelopt", "speculators",
+    "speculators_normed", "eagle1",    "hass",     "speculators_first"};
 
 inline std::string EagleFolder(const std::string& kind) {
   return std::string(NACRE_TEST_DATA) + "/model/eagle/" + kind;

@@ -123,7 +123,7 @@ TEST_P(EagleModelTest, EachKindSaysWhatPyTorchSays) {
 }
 
 TEST_P(EagleModelTest, ChunksOfAPromptGiveTheSameBits) {
-  for (const std::string kind : {"specforge", "eagle1"}) {
+  for (const std::string kind : {"specforge", "eagle1", "hass"}) {
     SCOPED_TRACE(kind);
     const EagleGolden golden = ReadEagleGolden(kind);
     Pair pair(GetParam(), EagleFolder(kind));
@@ -137,7 +137,7 @@ TEST_P(EagleModelTest, ChunksOfAPromptGiveTheSameBits) {
 // Guesses beside each other: each has the bits of the chain that its path
 // spells, whatever else is in the call.
 TEST_P(EagleModelTest, ATreeHasTheBitsOfItsPaths) {
-  for (const std::string kind : {"speculators", "eagle1"}) {
+  for (const std::string kind : {"speculators", "eagle1", "hass"}) {
     SCOPED_TRACE(kind);
     EagleGolden golden = ReadEagleGolden(kind);
     Pair pair(GetParam(), EagleFolder(kind));
@@ -247,6 +247,27 @@ TEST(EagleGoldensTest, TellWrongVariantsApart) {
   }
 }
 
+// Likewise as names of tensors: norms for each other's rows.
+TEST(EagleGoldensTest, TellTheNormsOfInputsApart) {
+  const std::string folder = CopyOfEagle("hass", "eagle_norms");
+  const std::string path = folder + "/model.safetensors";
+  std::string file = nacre::testing::ReadFile(path);
+  // Names in the header, of which the values follow in its order.
+  const std::string embedding = "\"embedding_layernorm.weight\"";
+  const std::string hidden = "\"hidden_states_layernorm.weight\"";
+  const size_t first = file.find(embedding);
+  const size_t second = file.find(hidden);
+  ASSERT_LT(first, second);
+  ASSERT_NE(second, std::string::npos);
+  file.replace(second, hidden.size(), embedding);
+  file.replace(first, embedding.size(), hidden);
+  nacre::testing::WriteFile(path, file);
+  Pair pair("cpu", folder);
+  ASSERT_TRUE(pair.status.ok()) << pair.status;
+  const EagleGolden golden = ReadEagleGolden("hass");
+  EXPECT_GE(LargestDifference(pair.Run(golden), golden.All()), 0.02f);
+}
+
 TEST(EagleGoldensTest, TellTokensBesideTheirOwnFeatures) {
   const EagleGolden golden = ReadEagleGolden("safeailab");
   Pair pair("cpu", EagleFolder("safeailab"));
@@ -266,6 +287,8 @@ TEST(EagleModelsTest, AreDescribed) {
   EXPECT_EQ(Pair("cpu", EagleFolder("speculators")).eagle->max_depth(), 3);
   EXPECT_EQ(Pair("cpu", EagleFolder("safeailab")).eagle->max_depth(), 7);
   EXPECT_EQ(Pair("cpu", EagleFolder("eagle1")).eagle->max_depth(), 5);
+  EXPECT_EQ(Pair("cpu", EagleFolder("speculators_first")).eagle->max_depth(),
+            4);
 }
 
 TEST(EagleModelsTest, ASequenceThatFindsNoRoomIsRefused) {
@@ -304,6 +327,13 @@ TEST(EagleModelsTest, WhatTheConfigSaysOfTensorsIsChecked) {
   EXPECT_THAT(
       Refusal("eagle1", [](Json* json) { (*json)["intermediate_size"] = 35; }),
       HasSubstr("layers.0.mlp.gate_proj.weight has shape [36, 20]"));
+  EXPECT_THAT(
+      Refusal("hass", [](Json* json) { (*json)["add_para_norm"] = false; }),
+      HasSubstr("add_para_norm is false, but embedding_layernorm.weight is "
+                "there"));
+  EXPECT_THAT(Refusal("speculators_first",
+                      [](Json* json) { (*json)["fusion_bias"] = false; }),
+              HasSubstr("fusion_bias is false, but fc.bias is there"));
   EXPECT_THAT(Refusal("eagle1", [](Json* json) { *json = Json::object(); }),
               HasSubstr("config.json: hidden_size is missing"));
 }

@@ -260,6 +260,8 @@ absl::Status InflateCheckpoint(const InflateOptions& options) {
                                             /*allow_exceptions=*/false);
   const model::FieldNames& fields =
       model::FindFamily(from.architecture)->fields;
+  // Inflated before, it keeps what it says.
+  json.emplace("original_num_hidden_layers", from.num_hidden_layers);
   json[fields.num_layers] = options.num_layers;
   json[fields.intermediate_size] =
       options.intermediate_size.value_or(from.intermediate_size);

@@ -36,6 +36,7 @@
 #include "worker/process/load.h"
 #include "worker/process/options.h"
 #include "worker/process/registration.h"
+#include "worker/tensors/tensor_metrics.h"
 
 namespace nacre::worker {
 namespace {
@@ -118,12 +119,31 @@ absl::StatusOr<Coordinators::Options> CoordinatorsOptions(
   return result;
 }
 
+TensorMetrics::Options TensorMetricsOptions(const std::string& address,
+                                            const WorkerParts& parts) {
+  TensorMetrics::Options result;
+  result.worker = address;
+  result.use = parts.tensor_use;
+  if (parts.tensors.publisher != nullptr) {
+    result.sent = [publisher = parts.tensors.publisher.get()] {
+      return publisher->stats();
+    };
+  }
+  if (parts.tensor_reader != nullptr) {
+    result.received = [reader = parts.tensor_reader] {
+      return reader->stats();
+    };
+  }
+  return result;
+}
+
 // Null where it is not asked for.
 absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
     const WorkerOptions& options, const wire::Hello& hello,
-    const Engine* engine, const Health* health,
+    const WorkerParts& parts, const Health* health,
     std::shared_ptr<CoordinatorMetrics> coordinators) {
   if (options.metrics_listen.empty()) return nullptr;
+  const Engine* const engine = parts.engine.get();
   EngineMetrics::Options metrics;
   metrics.role = hello.role == wire::WorkerRole::kDraft ? EngineRole::kDraft
                                                         : EngineRole::kTarget;
@@ -135,6 +155,8 @@ absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
       telemetry::MetricsServer::Start(
           {options.metrics_listen, options.metrics_address_file},
           {std::make_shared<EngineMetrics>(std::move(metrics)),
+           std::make_shared<TensorMetrics>(
+               TensorMetricsOptions(hello.address, parts)),
            std::move(coordinators)},
           [health] { return health->state(); }));
   spdlog::info("metrics on {}", server->address());
@@ -261,8 +283,7 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
       hello.address);
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<telemetry::MetricsServer> metrics_server,
-      ServeMetrics(options, hello, parts.engine.get(), &health,
-                   coordinator_metrics));
+      ServeMetrics(options, hello, parts, &health, coordinator_metrics));
   signals.StartDraining();
   spdlog::info("serving on {} ({})", server->address(),
                security.server == nullptr ? "plaintext" : "TLS");

@@ -26,6 +26,9 @@ struct WorkerParts {
   // Destroyed last: whatever the engine borrows.
   std::shared_ptr<void> owned;
   ServedPublisher tensors;  // for other workers; served beside `service`
+  // Of a draft: what reads those of targets. One of `owned`.
+  TensorReader* tensor_reader = nullptr;
+  std::function<TensorUse()> tensor_use;  // what `engine` made of them
   std::unique_ptr<SessionService> service;
   std::unique_ptr<Engine> engine;
   // Of a draft: what it has calibrations for (Hello.policy_files).

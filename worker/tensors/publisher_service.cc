@@ -110,7 +110,12 @@ class TensorPublisherService::Reader final
   }
 
   void OnWriteDone(bool ok) override {
-    if (!ok) RequestFinish(grpc::Status::CANCELLED);
+    if (!ok) {
+      RequestFinish(grpc::Status::CANCELLED);
+    } else if (outgoing_.has_chunk()) {
+      service_->sent_bytes_ += outgoing_.chunk().data().size();
+      if (current_ == nullptr) ++service_->sent_;
+    }
     WriteNext();
   }
 
@@ -240,6 +245,8 @@ TensorPublisherService::Stats TensorPublisherService::stats() const {
   for (const auto& [reader, channels] : readers_) {
     stats.subscriptions += static_cast<int>(channels.size());
   }
+  stats.sent = sent_;
+  stats.sent_bytes = sent_bytes_;
   stats.replaced = replaced_;
   return stats;
 }

@@ -11,6 +11,7 @@
 #ifndef WORKER_TENSORS_PUBLISHER_SERVICE_H_
 #define WORKER_TENSORS_PUBLISHER_SERVICE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,12 +32,6 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
  public:
   static constexpr size_t kMaxChannels = 4096;  // of one reader
 
-  struct Stats {
-    int readers = 0;        // streams
-    int subscriptions = 0;  // of all of them
-    uint64_t replaced = 0;  // tensors that a newer one took the place of
-  };
-
   TensorPublisherService();
   // After the server has ended its calls.
   ~TensorPublisherService() override;
@@ -49,7 +44,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent>* Read(
       grpc::CallbackServerContext* context) override;
 
-  Stats stats() const ABSL_LOCKS_EXCLUDED(mu_);
+  Stats stats() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   class Reader;
@@ -75,6 +70,8 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
       ABSL_GUARDED_BY(mu_);
   std::vector<Reader*> scheduled_ ABSL_GUARDED_BY(mu_);
   uint64_t replaced_ ABSL_GUARDED_BY(mu_) = 0;
+  std::atomic<uint64_t> sent_{0};  // written by whoever writes to a reader
+  std::atomic<uint64_t> sent_bytes_{0};
   std::thread thread_;
 };
 

@@ -62,9 +62,9 @@ void TensorReaderClient::Unsubscribe(uint64_t channel) {
   stream->Send(std::move(request));
 }
 
-uint64_t TensorReaderClient::malformed_chunks() const {
+TensorReader::Stats TensorReaderClient::stats() const {
   absl::MutexLock lock(&mu_);
-  return malformed_chunks_;
+  return stats_;
 }
 
 std::shared_ptr<TensorReaderClient::Connection> TensorReaderClient::Dial(
@@ -120,12 +120,14 @@ void TensorReaderClient::OnChunk(Connection* connection,
     case TensorAssembler::Outcome::kPart:
       return;
     case TensorAssembler::Outcome::kWhole: {
+      Tensor tensor = connection->assembler.TakeTensor();
       {
         absl::MutexLock lock(&mu_);
         logged_.erase(connection->address);
+        ++stats_.received;
+        stats_.received_bytes += tensor.num_bytes();
       }
-      subscription.sink->OnTensor(
-          {connection->assembler.TakeTensor(), MonotonicNowNs()});
+      subscription.sink->OnTensor({std::move(tensor), MonotonicNowNs()});
       return;
     }
     case TensorAssembler::Outcome::kMalformed: {
@@ -155,6 +157,7 @@ void TensorReaderClient::Lose(Connection* connection, uint64_t channel,
     if (it == entries_.end() || it->second.connection != connection) return;
     sink = std::move(it->second.subscription.sink);
     entries_.erase(it);
+    ++stats_.lost_channels;
   }
   spdlog::warn("a channel for tensors of {} is refused: {}",
                connection->address, status.ToString());
@@ -178,6 +181,7 @@ void TensorReaderClient::OnDone(Connection* connection,
     for (const Subscription& subscription : lost) {
       entries_.erase(subscription.channel);
     }
+    stats_.lost_channels += lost.size();
     const std::string text = status.ToString();
     if (!lost.empty() &&
         std::exchange(logged_[connection->address], text) != text) {
@@ -196,7 +200,7 @@ void TensorReaderClient::OnDone(Connection* connection,
 }
 
 void TensorReaderClient::CountMalformed(const Connection& connection) {
-  if (++malformed_chunks_ == 1) {
+  if (++stats_.malformed == 1) {
     spdlog::warn("{} sends chunks of tensors that make no sense",
                  connection.address);
   }

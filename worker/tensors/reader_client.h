@@ -34,8 +34,7 @@ class TensorReaderClient final : public TensorReader {
   void Subscribe(Subscription subscription) override ABSL_LOCKS_EXCLUDED(mu_);
   void Unsubscribe(uint64_t channel) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Chunks that were dropped because they made no sense.
-  uint64_t malformed_chunks() const ABSL_LOCKS_EXCLUDED(mu_);
+  Stats stats() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   using Stream = rpc::ClientMessageStream<v1::TensorRequest, v1::TensorEvent>;
@@ -75,7 +74,7 @@ class TensorReaderClient final : public TensorReader {
   absl::flat_hash_map<uint64_t, Entry> entries_ ABSL_GUARDED_BY(mu_);
   // By address, why it was lost last: a long outage is one line.
   std::map<std::string, std::string> logged_ ABSL_GUARDED_BY(mu_);
-  uint64_t malformed_chunks_ ABSL_GUARDED_BY(mu_) = 0;
+  Stats stats_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nacre::worker

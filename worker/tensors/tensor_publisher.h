@@ -16,6 +16,15 @@ namespace nacre::worker {
 
 class TensorPublisher {
  public:
+  // Counts are of its life.
+  struct Stats {
+    int readers = 0;          // connections
+    int subscriptions = 0;    // of all of them
+    uint64_t sent = 0;        // tensors, to each reader
+    uint64_t sent_bytes = 0;  // of values
+    uint64_t replaced = 0;    // tensors that a newer one took the place of
+  };
+
   virtual ~TensorPublisher() = default;
 
   // Whether a tensor of this channel would reach a reader. Where it would not,
@@ -31,6 +40,9 @@ class TensorPublisher {
   virtual void EndReaders(const absl::Status& reason) {
     static_cast<void>(reason);
   }
+
+  // Any thread may ask. A transport that counts nothing leaves it out.
+  virtual Stats stats() const { return {}; }
 };
 
 }  // namespace nacre::worker

@@ -21,6 +21,13 @@ struct ReceivedTensor {
   int64_t received_ns = 0;  // MonotonicNowNs, when its last byte was there
 };
 
+// What became of those that a draft received.
+struct TensorUse {
+  uint64_t used = 0;   // that its length policies were given
+  uint64_t stale = 0;  // late, of another epoch, or of a closed session
+  int64_t lag_ns = 0;  // for which the used ones were missing
+};
+
 // A reader. Called on the transport's threads, one channel's calls in order:
 // must only enqueue.
 class TensorSink {
@@ -41,6 +48,14 @@ class TensorReader {
     std::shared_ptr<TensorSink> sink;
   };
 
+  // Counts are of its life.
+  struct Stats {
+    uint64_t received = 0;        // tensors that sinks were given
+    uint64_t received_bytes = 0;  // of their values
+    uint64_t malformed = 0;       // pieces that made no sense: dropped
+    uint64_t lost_channels = 0;   // that sinks were told of
+  };
+
   virtual ~TensorReader() = default;
 
   // The sink hears of everything that goes wrong, also of an address that
@@ -48,6 +63,9 @@ class TensorReader {
   virtual void Subscribe(Subscription subscription) = 0;
   // Calls to the sink that have begun may end later. Unknown ones are ignored.
   virtual void Unsubscribe(uint64_t channel) = 0;
+
+  // Any thread may ask. A transport that counts nothing leaves it out.
+  virtual Stats stats() const { return {}; }
 };
 
 }  // namespace nacre::worker

@@ -93,8 +93,10 @@ class Draft:
         norms = ["layer.post_attention_layernorm"]
         if is_third:
             norms += ["layer.input_layernorm", "layer.hidden_norm", "norm"]
-        else:
+        elif variant.get("fc_bias", True):
             w["fc.bias"] = random(d, dtype=dtype)
+        if variant.get("add_para_norm"):
+            norms += ["embedding_layernorm", "hidden_states_layernorm"]
         for norm in norms:
             w[f"{norm}.weight"] = random_norm(d, dtype)
         if variant.get("norm_before_fc"):
@@ -173,8 +175,12 @@ class Draft:
             x = torch.cat(
                 [rms_norm(e, self.w["layer.input_layernorm.weight"]), h])
         else:
+            if self.variant.get("add_para_norm"):
+                e = rms_norm(e, self.w["embedding_layernorm.weight"])
+                given = rms_norm(given,
+                                 self.w["hidden_states_layernorm.weight"])
             x = residual = linear(torch.cat([e, given]), self.w["fc.weight"],
-                                  self.w["fc.bias"])
+                                  self.w.get("fc.bias"))
         x = residual + self.attend(x, len(self.keys))
         y = rms_norm(x, self.w["layer.post_attention_layernorm.weight"])
         gate = silu(linear(y, self.w["layer.mlp.gate_proj.weight"]))
@@ -214,12 +220,16 @@ def golden(draft, target):
             "steps": numbers(steps)}
 
 
-def write(kind, draft, target, dtype, config, layer="midlayer", extra=None):
+def write(kind, draft, target, dtype, config, layer="midlayer", fc="fc",
+          extra=None):
     folder = HERE / "eagle" / kind
     folder.mkdir(parents=True)
-    tensors = {name.replace("layer.", f"{layer}.", 1)
-               if name.startswith("layer.") else name: value.to(dtype)
-               for name, value in draft.w.items()}
+
+    def named(name):
+        part, rest = name.split(".", 1)
+        return f"{ {'layer': layer, 'fc': fc}.get(part, part)}.{rest}"
+
+    tensors = {named(name): value.to(dtype) for name, value in draft.w.items()}
     tensors = {name: value.contiguous()
                for name, value in {**tensors, **(extra or {})}.items()}
     save_file(tensors, folder / "model.safetensors")
@@ -335,12 +345,36 @@ def main():
                **rope, "rope_type": "default"}}},
           layer="layers.0", extra={"d2t": offsets(ids)})
 
-    # EAGLE-1 and 2.
+    # EAGLE-1 and 2. Those of further producers come last: each takes the next
+    # random numbers.
     draft = Draft({**DRAFT, **rope}, False, [LAYERS], f16, own_head=False,
                   own_embedding=True)
     write("eagle1", draft, target, f16,
           {"architectures": ["LlamaForCausalLM"], **DRAFT, **rope},
           layer="layers.0")
+
+    # HASS: EAGLE-1 that norms what it is given, over the target's embedding.
+    draft = Draft({**DRAFT, **rope}, False, [LAYERS], bf16, own_head=False,
+                  fc_bias=False, add_para_norm=True)
+    write("hass", draft, target, bf16,
+          {"architectures": ["LlamaForCausalLM"], **DRAFT, **rope,
+           "add_para_norm": True}, layer="layers.0")
+
+    # vLLM-speculators' EAGLE-1, with names of its own.
+    draft = Draft({**DRAFT, **rope}, False, [LAYERS], f32, own_embedding=True)
+    write("speculators_first", draft, target, f32,
+          {"architectures": ["EagleSpeculator", "LlamaDecoderLayer"],
+           "speculators_model_type": "eagle", "speculators_version": "0.1.0",
+           "fusion_bias": True, "layernorms": False,
+           "transformer_layer_architecture": "LlamaDecoderLayer",
+           "transformer_layer_config": {"model_type": "llama", **DRAFT, **rope},
+           "speculators_config": {
+               "algorithm": "eagle", "default_proposal_method": "greedy",
+               "proposal_methods": [{"proposal_type": "greedy",
+                                     "speculative_tokens": 4}],
+               "verifier": {"name_or_path": "target",
+                            "architectures": ["LlamaForCausalLM"]}}},
+          layer="transformer", fc="fusion_fc")
 
 
 if __name__ == "__main__":

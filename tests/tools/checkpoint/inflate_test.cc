@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
+#include "model/eagle_model.h"
 #include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/random_checkpoint.h"
@@ -186,6 +187,42 @@ TEST_F(InflateTest, WritesANewConfigAndCopiesTheTokenizer) {
   EXPECT_EQ(config->hidden_size, 52);
   EXPECT_EQ(config->eos_token_ids, std::vector<int32_t>{7});
   EXPECT_EQ(ReadFile(options_.out_dir + "/tokenizer.model"), "pieces");
+}
+
+// Layers by their places from the end, and half way, are those of the input.
+TEST_F(InflateTest, DraftsReadTheLayersThatWereThere) {
+  const std::string data = std::string(NACRE_TEST_DATA) + "/model/eagle/";
+  kernels::BackendOptions backend_options;
+  backend_options.kind = "reference";
+  const auto backend = *kernels::CreateBackend(backend_options);
+  options_.in_dir = data + "target";
+  for (const int layers : {8, 11, 12}) {
+    options_.out_dir = TestFolder("deeper") + std::to_string(layers);
+    options_.num_layers = layers;
+    ASSERT_TRUE(InflateCheckpoint(options_).ok()) << Error();
+    const auto target = *model::LoadModel(options_.out_dir, backend.get(),
+                                          {.kv_cache_bytes = 1 << 18});
+    EXPECT_EQ(target->info().num_layers, 8);
+    const auto draft =
+        model::EagleModel::Load(data + "safeailab", target.get());
+    ASSERT_TRUE(draft.ok()) << draft.status();
+    EXPECT_THAT((*draft)->description(), HasSubstr("layers 2, 4, 5 are given"));
+    options_.in_dir = options_.out_dir;  // again
+  }
+  const std::string path = options_.out_dir + "/config.json";
+  auto config = nlohmann::json::parse(ReadFile(path));
+  for (const int wrong : {0, 13}) {
+    config["original_num_hidden_layers"] = wrong;
+    WriteFile(path, config.dump());
+    const absl::Status status =
+        model::LoadModel(options_.out_dir, backend.get(),
+                         {.kv_cache_bytes = 1 << 18})
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr("original_num_hidden_layers is " + std::to_string(wrong)));
+  }
 }
 
 TEST_F(InflateTest, IsAPureFunctionOfTheSeed) {

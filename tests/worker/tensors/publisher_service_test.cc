@@ -77,6 +77,12 @@ TEST_F(PublisherServiceTest, EveryReaderOfAChannelGetsItsTensors) {
   publisher_.Publish(RandomTensor(6, 1, 100));
   EXPECT_EQ(other->AwaitTensor().tensor.tag.channel, 6u);
   EXPECT_EQ(other->num_tensors(), 0u);
+  // Each reader's is one; a write is counted after its bytes have left.
+  EXPECT_TRUE(Eventually([&] { return publisher_.stats().sent == 41; }));
+  EXPECT_EQ(publisher_.stats().sent_bytes, 41 * 100 * sizeof(float));
+  EXPECT_EQ(first.stats().received, 20u);
+  EXPECT_EQ(first.stats().received_bytes, 20 * 100 * sizeof(float));
+  EXPECT_EQ(second.stats().received, 21u);
 }
 
 // One copy for all readers, before Publish returns; none where none reads.
@@ -108,6 +114,9 @@ TEST_F(PublisherServiceTest, LargeTensorsComeInPieces) {
   const Tensor sent = RandomTensor(5, 3, kSize);
   publisher_.Publish(sent);
   EXPECT_EQ(ValuesOf(sink->AwaitTensor().tensor), ValuesOf(sent));
+  EXPECT_TRUE(Eventually([&] { return publisher_.stats().sent == 1; }));
+  EXPECT_EQ(publisher_.stats().sent_bytes, kSize * sizeof(float));
+  EXPECT_EQ(reader.stats().received_bytes, kSize * sizeof(float));
 
   // gRPC's default limit of 4 MiB is enough for every message.
   grpc::ClientContext context;

@@ -78,7 +78,11 @@ TEST(TensorReaderClient, WhatMakesNoSenseIsCountedAndDropped) {
   EXPECT_EQ(ValuesOf(sink->AwaitTensor().tensor),
             ValuesOf(RandomTensor(5, 1, 8)));
   EXPECT_EQ(sink->num_tensors(), 0u);
-  EXPECT_EQ(reader.malformed_chunks(), 3u);
+  const TensorReader::Stats stats = reader.stats();
+  EXPECT_EQ(stats.malformed, 3u);
+  EXPECT_EQ(stats.received, 1u);
+  EXPECT_EQ(stats.received_bytes, 8 * sizeof(float));
+  EXPECT_EQ(stats.lost_channels, 0u);
 }
 
 TEST(TensorReaderClient, ATensorOfAnotherSizeEndsItsChannelAlone) {
@@ -99,6 +103,8 @@ TEST(TensorReaderClient, ATensorOfAnotherSizeEndsItsChannelAlone) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("8 values"));
   right->AwaitTensor();
+  EXPECT_EQ(reader.stats().received, 1u);
+  EXPECT_EQ(reader.stats().lost_channels, 1u);
 }
 
 // A session may have moved: its channel is another worker's now.
@@ -121,7 +127,7 @@ TEST(TensorReaderClient, WhatAnotherWorkerSaysOfAChannelIsNothing) {
   moved.Notify();
   other->AwaitTensor();
   EXPECT_EQ(sink->num_tensors(), 0u);
-  EXPECT_EQ(reader.malformed_chunks(), 0u);
+  EXPECT_EQ(reader.stats().malformed, 0u);
 }
 
 TEST(TensorReaderClient, AnErrorEndsItsChannelAlone) {

@@ -1,0 +1,96 @@
+#include "worker/tensors/tensor_metrics.h"
+
+namespace nacre::worker {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+class TensorFamilies {
+ public:
+  TensorFamilies(const char* role, const std::string& worker)
+      : own_({{"role", role}, {"worker", worker}}) {}
+
+  // Another sample of the family of this name if it was the last one.
+  void Count(const char* name, const char* help, double value,
+             const char* reason = nullptr) {
+    Sample(name, help, MetricType::Counter, reason).counter.value = value;
+  }
+  void Gauge(const char* name, const char* help, double value) {
+    Sample(name, help, MetricType::Gauge, nullptr).gauge.value = value;
+  }
+  std::vector<MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  ClientMetric& Sample(const char* name, const char* help, MetricType type,
+                       const char* reason) {
+    if (families_.empty() || families_.back().name != name) {
+      families_.push_back({name, help, type, {}});
+    }
+    ClientMetric& metric = families_.back().metric.emplace_back();
+    metric.label = own_;
+    if (reason != nullptr) metric.label.push_back({"reason", reason});
+    return metric;
+  }
+
+  const std::vector<ClientMetric::Label> own_;
+  std::vector<MetricFamily> families_;
+};
+
+void AddSent(const TensorPublisher::Stats& stats, TensorFamilies* families) {
+  families->Gauge("nacre_target_tensor_channels",
+                  "Sessions whose hidden states drafts read, once a draft.",
+                  stats.subscriptions);
+  families->Count("nacre_target_tensors_sent_total",
+                  "Hidden states sent to drafts.",
+                  static_cast<double>(stats.sent));
+  families->Count("nacre_target_tensor_bytes_sent_total",
+                  "Bytes of their values.",
+                  static_cast<double>(stats.sent_bytes));
+  families->Count("nacre_target_tensors_replaced_total",
+                  "Hidden states that were not sent: the draft was slow, and a "
+                  "newer one took their place.",
+                  static_cast<double>(stats.replaced));
+}
+
+void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
+                 TensorFamilies* families) {
+  constexpr char kDropped[] = "nacre_draft_tensors_dropped_total";
+  constexpr char kDroppedHelp[] =
+      "Hidden states, or pieces of them, of no use: late, of another epoch or "
+      "of a closed session; or malformed.";
+  families->Count("nacre_draft_tensors_received_total",
+                  "Hidden states that came whole.",
+                  static_cast<double>(stats.received));
+  families->Count("nacre_draft_tensor_bytes_received_total",
+                  "Bytes of their values.",
+                  static_cast<double>(stats.received_bytes));
+  families->Count("nacre_draft_tensors_used_total",
+                  "Hidden states that length policies were given.",
+                  static_cast<double>(use.used));
+  families->Count("nacre_draft_tensor_lag_seconds_total",
+                  "For how long these were missing, each from its commit.",
+                  static_cast<double>(use.lag_ns) * 1e-9);
+  families->Count(kDropped, kDroppedHelp, static_cast<double>(use.stale),
+                  "stale");
+  families->Count(kDropped, kDroppedHelp, static_cast<double>(stats.malformed),
+                  "malformed");
+  families->Count("nacre_draft_tensor_channels_lost_total",
+                  "Sessions that go on without hidden states: their target "
+                  "could not be reached, was lost, or refused.",
+                  static_cast<double>(stats.lost_channels));
+}
+
+}  // namespace
+
+std::vector<MetricFamily> TensorMetrics::Collect() const {
+  TensorFamilies families(options_.sent ? "target" : "draft", options_.worker);
+  if (options_.sent) AddSent(options_.sent(), &families);
+  if (options_.received) {
+    AddReceived(options_.received(), options_.use(), &families);
+  }
+  return families.Take();
+}
+
+}  // namespace nacre::worker
