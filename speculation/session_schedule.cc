@@ -127,6 +127,7 @@ void SessionSchedule::SetPairAlpha(double alpha, const MismatchShares& shares) {
 
 uint32_t SessionSchedule::AttachDraft() {
   draft_attached_ = true;
+  told_places_ = 0;
   return ++epoch_;
 }
 
@@ -162,6 +163,24 @@ bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks,
   }
   stats_.prepared += prepared;
   return true;
+}
+
+SessionSchedule::Comparisons SessionSchedule::TellOfPair(
+    const Verdict& verdict) {
+  if (counts_ranks()) return {};
+  told_places_ += verdict.verified;
+  return {verdict.verified, verdict.accepted};
+}
+
+SessionSchedule::Comparisons SessionSchedule::TellOfPair(
+    absl::Span<const int> ranks) {
+  if (!counts_ranks()) return {};
+  const int num_told = std::min(told_places_, static_cast<int>(ranks.size()));
+  told_places_ -= num_told;
+  const absl::Span<const int> news =
+      ranks.subspan(static_cast<size_t>(num_told));
+  return {static_cast<int>(news.size()),
+          static_cast<int>(std::count(news.begin(), news.end(), 1))};
 }
 
 SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(

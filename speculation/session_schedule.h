@@ -124,6 +124,18 @@ class SessionSchedule {
   // of an earlier draft do not.
   bool OnRanks(uint32_t epoch, absl::Span<const int> ranks, int prepared = 0);
 
+  // Places of the text for which the draft had a token, and those of them for
+  // which it had the right one.
+  struct Comparisons {
+    int verified = 0;
+    int accepted = 0;
+  };
+  // What a message that was just applied tells of the pair's acceptance.
+  // Verdicts tell it until the draft tells ranks. Its first ranks are of places
+  // that verdicts have told, so each place counts once.
+  Comparisons TellOfPair(const Verdict& verdict);
+  Comparisons TellOfPair(absl::Span<const int> ranks);
+
   // A verdict of the target. On kApplied the new tokens have been appended to
   // committed() and `commit` is what the draft must be told. Repeated ones,
   // ones that leave a gap and ones with impossible counts change nothing.
@@ -167,6 +179,7 @@ class SessionSchedule {
   AcceptanceEstimator acceptance_;
   RankHistogram ranks_;
   bool has_ranks_ = false;
+  int told_places_ = 0;  // of this draft by verdicts, not yet by its ranks
   SpeculationStats stats_;
   Verdict step_;  // the parts of its verdict that have come
   bool step_ended_ = true;
