@@ -162,25 +162,14 @@ bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks,
     has_ranks_ = true;
   }
   stats_.prepared += prepared;
-  return true;
-}
-
-SessionSchedule::Comparisons SessionSchedule::TellOfPair(
-    const Verdict& verdict) {
-  if (counts_ranks()) return {};
-  told_places_ += verdict.verified;
-  return {verdict.verified, verdict.accepted};
-}
-
-SessionSchedule::Comparisons SessionSchedule::TellOfPair(
-    absl::Span<const int> ranks) {
-  if (!counts_ranks()) return {};
+  counts_ranks_ = options_.draft_rows > 1 && has_ranks_;
+  if (!counts_ranks_) return true;
   const int num_told = std::min(told_places_, static_cast<int>(ranks.size()));
   told_places_ -= num_told;
-  const absl::Span<const int> news =
-      ranks.subspan(static_cast<size_t>(num_told));
-  return {static_cast<int>(news.size()),
-          static_cast<int>(std::count(news.begin(), news.end(), 1))};
+  news_.verified += static_cast<int>(ranks.size()) - num_told;
+  news_.accepted +=
+      static_cast<int>(std::count(ranks.begin() + num_told, ranks.end(), 1));
+  return true;
 }
 
 SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
@@ -203,6 +192,11 @@ SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
   commit->first_position = verdict.base_length;
   commit->token_ids = verdict.token_ids;
   acceptance_.Add(verdict.verified, verdict.accepted);
+  if (!counts_ranks_) {
+    told_places_ += verdict.verified;
+    news_.verified += verdict.verified;
+    news_.accepted += verdict.accepted;
+  }
   stats_.verified += verdict.verified;
   stats_.accepted += verdict.accepted;
   stats_.suffix_proposed += verdict.suffix_proposed;

@@ -113,10 +113,10 @@ void EventRouter::OnNotes(uint64_t draft_id, const wire::DraftEvents& events) {
         !session->schedule().OnRanks(each.epoch, ranks, each.prepared)) {
       continue;
     }
+    const auto news = session->schedule().TakeNewsOfPair();
     if (!TellsOfPair(*session)) continue;
     speculation::RankHistogram& of_pair = state_.fleet.at(draft_id).ranks;
     for (const int rank : ranks) of_pair.Add(rank);
-    const auto news = session->schedule().TellOfPair(ranks);
     state_.fleet.at(draft_id).acceptance.Add(news.verified, news.accepted);
   }
   for (const wire::SessionOpening& opening : events.common.opened) {
@@ -151,8 +151,8 @@ void EventRouter::OnVerdicts(uint64_t target_id,
                           answer->Show(event.verdict, event.logprobs, applied);
                         });
     const uint64_t draft_id = session->draft_worker;
+    const auto news = session->schedule().TakeNewsOfPair();
     if (draft_id != 0 && TellsOfPair(*session)) {
-      const auto news = session->schedule().TellOfPair(event.verdict);
       state_.fleet.at(draft_id).acceptance.Add(news.verified, news.accepted);
     }
     if (session->Finishes(event.verdict)) {

@@ -306,21 +306,21 @@ TEST(SessionSchedule, EachPlaceTellsOfThePairOnce) {
   const Verdict second = MakeVerdict(6, {4, 5}, 2, 1);
   for (const Verdict& verdict : {first, second}) {
     ASSERT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
-    EXPECT_TRUE(Tells(schedule.TellOfPair(verdict), verdict.verified,
-                      verdict.accepted));
+    EXPECT_TRUE(
+        Tells(schedule.TakeNewsOfPair(), verdict.verified, verdict.accepted));
   }
   // Of the first verdict alone; then of the second, and of one after it.
   const Ids ranks = {1, 1, 2};
   ASSERT_TRUE(schedule.OnRanks(epoch, ranks));
-  EXPECT_TRUE(Tells(schedule.TellOfPair(ranks), 0, 0));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 0, 0));
   const Verdict third = MakeVerdict(8, {6, 7, 8}, 3, 3);
   ASSERT_EQ(schedule.OnVerdict(third, &commit), Outcome::kApplied);
-  EXPECT_TRUE(Tells(schedule.TellOfPair(third), 0, 0));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 0, 0));
   const Ids more = {1, 3, 1, 4};
   ASSERT_TRUE(schedule.OnRanks(epoch, more));
-  EXPECT_TRUE(Tells(schedule.TellOfPair(more), 2, 1));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 2, 1));
   ASSERT_TRUE(schedule.OnRanks(epoch, {1}));
-  EXPECT_TRUE(Tells(schedule.TellOfPair(Ids{1}), 1, 1));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 1, 1));
 }
 
 // What verdicts told of a draft that was lost, the next one does not tell.
@@ -330,11 +330,11 @@ TEST(SessionSchedule, PlacesOfAnEarlierDraftAreNotTheNextOnes) {
   Commit commit;
   const Verdict verdict = MakeVerdict(3, {1, 2, 3}, 3, 2);
   ASSERT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
-  EXPECT_TRUE(Tells(schedule.TellOfPair(verdict), 3, 2));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 3, 2));
   schedule.OnDraftLost();
   const uint32_t epoch = schedule.AttachDraft();
   ASSERT_TRUE(schedule.OnRanks(epoch, {1, 2}));
-  EXPECT_TRUE(Tells(schedule.TellOfPair(Ids{1, 2}), 2, 1));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 2, 1));
 }
 
 TEST(SessionSchedule, OfAChainVerdictsTellThroughout) {
@@ -344,9 +344,9 @@ TEST(SessionSchedule, OfAChainVerdictsTellThroughout) {
   for (const int base : {3, 4}) {
     const Verdict verdict = MakeVerdict(base, {1}, 1, 1);
     ASSERT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
-    EXPECT_TRUE(Tells(schedule.TellOfPair(verdict), 1, 1));
+    EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 1, 1));
     ASSERT_TRUE(schedule.OnRanks(epoch, {1}));
-    EXPECT_TRUE(Tells(schedule.TellOfPair(Ids{1}), 0, 0));
+    EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 0, 0));
   }
 }
 
