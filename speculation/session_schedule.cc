@@ -127,6 +127,7 @@ void SessionSchedule::SetPairAlpha(double alpha, const MismatchShares& shares) {
 
 uint32_t SessionSchedule::AttachDraft() {
   draft_attached_ = true;
+  told_places_ = 0;
   return ++epoch_;
 }
 
@@ -161,6 +162,13 @@ bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks,
     has_ranks_ = true;
   }
   stats_.prepared += prepared;
+  counts_ranks_ = options_.draft_rows > 1 && has_ranks_;
+  if (!counts_ranks_) return true;
+  const int num_told = std::min(told_places_, static_cast<int>(ranks.size()));
+  told_places_ -= num_told;
+  news_.verified += static_cast<int>(ranks.size()) - num_told;
+  news_.accepted +=
+      static_cast<int>(std::count(ranks.begin() + num_told, ranks.end(), 1));
   return true;
 }
 
@@ -184,6 +192,11 @@ SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
   commit->first_position = verdict.base_length;
   commit->token_ids = verdict.token_ids;
   acceptance_.Add(verdict.verified, verdict.accepted);
+  if (!counts_ranks_) {
+    told_places_ += verdict.verified;
+    news_.verified += verdict.verified;
+    news_.accepted += verdict.accepted;
+  }
   stats_.verified += verdict.verified;
   stats_.accepted += verdict.accepted;
   stats_.suffix_proposed += verdict.suffix_proposed;

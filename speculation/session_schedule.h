@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/types/optional.h"
@@ -124,6 +125,17 @@ class SessionSchedule {
   // of an earlier draft do not.
   bool OnRanks(uint32_t epoch, absl::Span<const int> ranks, int prepared = 0);
 
+  // Places of the text for which the draft had a token, and those of them for
+  // which it had the right one.
+  struct Comparisons {
+    int verified = 0;
+    int accepted = 0;
+  };
+  // What was applied since the last call tells of the pair's acceptance.
+  // Verdicts tell it until the draft tells ranks. Its first ranks are of places
+  // that verdicts have told, so each place counts once.
+  Comparisons TakeNewsOfPair() { return std::exchange(news_, Comparisons()); }
+
   // A verdict of the target. On kApplied the new tokens have been appended to
   // committed() and `commit` is what the draft must be told. Repeated ones,
   // ones that leave a gap and ones with impossible counts change nothing.
@@ -149,10 +161,8 @@ class SessionSchedule {
   // Of the draft's first choice. Where it sends branches, verdicts accept
   // those, too, and its ranks tell.
   double alpha() const {
-    return counts_ranks() ? ranks_.alpha() : acceptance_.alpha();
+    return counts_ranks_ ? ranks_.alpha() : acceptance_.alpha();
   }
-  // Whether ranks and not verdicts tell the acceptance.
-  bool counts_ranks() const { return options_.draft_rows > 1 && has_ranks_; }
   const SpeculationStats& stats() const { return stats_; }
 
  private:
@@ -167,6 +177,9 @@ class SessionSchedule {
   AcceptanceEstimator acceptance_;
   RankHistogram ranks_;
   bool has_ranks_ = false;
+  bool counts_ranks_ = false;  // they and not verdicts tell the acceptance
+  int told_places_ = 0;  // of this draft by verdicts, not yet by its ranks
+  Comparisons news_;
   SpeculationStats stats_;
   Verdict step_;  // the parts of its verdict that have come
   bool step_ended_ = true;

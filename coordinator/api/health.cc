@@ -17,6 +17,13 @@ bool AnyReady(const std::vector<WorkerStatus>& workers, WorkerRole role) {
                      });
 }
 
+bool AnyDraft(const std::vector<WorkerStatus>& workers) {
+  return std::any_of(workers.begin(), workers.end(),
+                     [](const WorkerStatus& worker) {
+                       return worker.info.role == WorkerRole::kDraft;
+                     });
+}
+
 }  // namespace
 
 Health::Health(Options options)
@@ -32,6 +39,7 @@ Health::Health(Options options)
 void Health::OnTick(const std::vector<WorkerStatus>& workers) {
   const bool has_draft = AnyReady(workers, WorkerRole::kDraft);
   absl::MutexLock lock(&mu_);
+  had_draft_ = had_draft_ || AnyDraft(workers);
   const Target before = target_;
   SeeTarget(AnyReady(workers, WorkerRole::kTarget));
   if (target_ == before && has_draft == has_draft_) return;
@@ -86,8 +94,8 @@ telemetry::HealthState Health::state() const {
                : draining_                   ? "draining"
                : target_ == Target::kNone    ? "no target takes sessions"
                : target_ == Target::kAwaited ? "waits for a target"
-               : !has_draft_ ? "degraded, no draft takes sessions"
-                             : "";
+               : had_draft_ && !has_draft_ ? "degraded, no draft takes sessions"
+                                           : "";
   return state;
 }
 

@@ -9,8 +9,9 @@
 //   startup    for good, once there is a Health
 //   ""         as readiness
 //
-// Without a draft it is ready, and degraded: it says so in its log and over
-// HTTP.
+// Where it had a draft and none takes sessions, it is ready, and degraded: it
+// says so in its log and over HTTP. Where it never had one, none is missing (as
+// for its rounds and metrics).
 
 #ifndef COORDINATOR_API_HEALTH_H_
 #define COORDINATOR_API_HEALTH_H_
@@ -78,6 +79,7 @@ class Health {
   Target target_ ABSL_GUARDED_BY(mu_) = Target::kNone;
   int64_t awaited_until_ns_ ABSL_GUARDED_BY(mu_) = 0;
   bool has_draft_ ABSL_GUARDED_BY(mu_) = false;
+  bool had_draft_ ABSL_GUARDED_BY(mu_) = false;  // be it one without sessions
   Watchdog watchdog_ ABSL_GUARDED_BY(mu_);
   PeriodicThread thread_;  // the last member: it uses the others
 };

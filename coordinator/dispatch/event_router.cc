@@ -113,13 +113,11 @@ void EventRouter::OnNotes(uint64_t draft_id, const wire::DraftEvents& events) {
         !session->schedule().OnRanks(each.epoch, ranks, each.prepared)) {
       continue;
     }
+    const auto news = session->schedule().TakeNewsOfPair();
     if (!TellsOfPair(*session)) continue;
     speculation::RankHistogram& of_pair = state_.fleet.at(draft_id).ranks;
     for (const int rank : ranks) of_pair.Add(rank);
-    if (!session->schedule().counts_ranks()) continue;
-    state_.fleet.at(draft_id).acceptance.Add(
-        static_cast<int>(ranks.size()),
-        static_cast<int>(std::count(ranks.begin(), ranks.end(), 1)));
+    state_.fleet.at(draft_id).acceptance.Add(news.verified, news.accepted);
   }
   for (const wire::SessionOpening& opening : events.common.opened) {
     if (!opening.policy_note.empty()) {
@@ -153,10 +151,9 @@ void EventRouter::OnVerdicts(uint64_t target_id,
                           answer->Show(event.verdict, event.logprobs, applied);
                         });
     const uint64_t draft_id = session->draft_worker;
-    if (draft_id != 0 && !session->schedule().counts_ranks() &&
-        TellsOfPair(*session)) {
-      state_.fleet.at(draft_id).acceptance.Add(event.verdict.verified,
-                                               event.verdict.accepted);
+    const auto news = session->schedule().TakeNewsOfPair();
+    if (draft_id != 0 && TellsOfPair(*session)) {
+      state_.fleet.at(draft_id).acceptance.Add(news.verified, news.accepted);
     }
     if (session->Finishes(event.verdict)) {
       desk_.Complete(*session);

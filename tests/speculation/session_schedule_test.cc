@@ -285,6 +285,71 @@ TEST(SessionSchedule, CountsTheRanksOfItsDraft) {
   EXPECT_EQ(schedule.stats().stale_messages, 8);
 }
 
+SessionSchedule OpenTree() {
+  SessionSchedule::Options options;
+  options.draft_rows = 4;
+  return SessionSchedule(options, {10, 11, 12});
+}
+
+bool Tells(const SessionSchedule::Comparisons& news, int verified,
+           int accepted) {
+  return news.verified == verified && news.accepted == accepted;
+}
+
+// Verdicts come until the draft has told ranks, and its first ranks are of the
+// same places.
+TEST(SessionSchedule, EachPlaceTellsOfThePairOnce) {
+  SessionSchedule schedule = OpenTree();
+  const uint32_t epoch = schedule.AttachDraft();
+  Commit commit;
+  const Verdict first = MakeVerdict(3, {1, 2, 3}, 3, 2);
+  const Verdict second = MakeVerdict(6, {4, 5}, 2, 1);
+  for (const Verdict& verdict : {first, second}) {
+    ASSERT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
+    EXPECT_TRUE(
+        Tells(schedule.TakeNewsOfPair(), verdict.verified, verdict.accepted));
+  }
+  // Of the first verdict alone; then of the second, and of one after it.
+  const Ids ranks = {1, 1, 2};
+  ASSERT_TRUE(schedule.OnRanks(epoch, ranks));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 0, 0));
+  const Verdict third = MakeVerdict(8, {6, 7, 8}, 3, 3);
+  ASSERT_EQ(schedule.OnVerdict(third, &commit), Outcome::kApplied);
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 0, 0));
+  const Ids more = {1, 3, 1, 4};
+  ASSERT_TRUE(schedule.OnRanks(epoch, more));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 2, 1));
+  ASSERT_TRUE(schedule.OnRanks(epoch, {1}));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 1, 1));
+}
+
+// What verdicts told of a draft that was lost, the next one does not tell.
+TEST(SessionSchedule, PlacesOfAnEarlierDraftAreNotTheNextOnes) {
+  SessionSchedule schedule = OpenTree();
+  schedule.AttachDraft();
+  Commit commit;
+  const Verdict verdict = MakeVerdict(3, {1, 2, 3}, 3, 2);
+  ASSERT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 3, 2));
+  schedule.OnDraftLost();
+  const uint32_t epoch = schedule.AttachDraft();
+  ASSERT_TRUE(schedule.OnRanks(epoch, {1, 2}));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 2, 1));
+}
+
+TEST(SessionSchedule, OfAChainVerdictsTellThroughout) {
+  SessionSchedule schedule = Open();
+  const uint32_t epoch = schedule.AttachDraft();
+  Commit commit;
+  for (const int base : {3, 4}) {
+    const Verdict verdict = MakeVerdict(base, {1}, 1, 1);
+    ASSERT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
+    EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 1, 1));
+    ASSERT_TRUE(schedule.OnRanks(epoch, {1}));
+    EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 0, 0));
+  }
+}
+
 TEST(SessionSchedule, RelaysTreesAndTakesPaths) {
   SessionSchedule schedule = Open();
   Tail tree = MakeTail(schedule.AttachDraft(), {1, 2});

@@ -126,6 +126,52 @@ std::string MainTable(const HtmlLoad& load) {
   return absl::StrCat(table, "</tbody>\n</table>\n");
 }
 
+// `part` of `whole`, in percent.
+std::string ShareOf(std::optional<uint64_t> part,
+                    std::optional<uint64_t> whole) {
+  if (!part.has_value() || whole.value_or(0) == 0 || *part > *whole) {
+    return "–";
+  }
+  return Percent(static_cast<double>(*part) / static_cast<double>(*whole));
+}
+
+// Of trees and chains: what steps paid for their tokens, and what was of use.
+std::string PaidTable(const HtmlLoad& load) {
+  std::string rows;
+  for (const MethodSummary& summary : load.summaries) {
+    if (summary.method.method == v1::METHOD_AR) continue;
+    const auto a_step = [&summary](std::optional<uint64_t> count) {
+      if (!count.has_value() || summary.paid.rounds == 0) {
+        return std::string("–");
+      }
+      return absl::StrFormat("%.2f",
+                             static_cast<double>(*count) /
+                                 static_cast<double>(summary.paid.rounds));
+    };
+    absl::StrAppend(
+        &rows,
+        Row("td",
+            {summary.method.name,
+             absl::StrFormat("%.2f", summary.mean_accepted_length),
+             a_step(summary.paid.rows_verified),
+             ShareOf(summary.paid.rows_used, summary.paid.rows_verified),
+             a_step(summary.suffix_proposed),
+             ShareOf(summary.suffix_accepted, summary.suffix_proposed),
+             a_step(summary.paid.drafted),
+             ShareOf(summary.paid.accepted, summary.paid.drafted),
+             summary.hit_rate.has_value() ? Percent(*summary.hit_rate) : "–"}));
+  }
+  if (rows.empty()) return "";
+  return absl::StrCat(
+      "<p>What a target step paid for, and what became text. Rows: draft "
+      "tokens that it verified, and tokens that the target itself proposed. "
+      "Sent: by the draft, branches included. Prepared: the mismatches after "
+      "which a branch went on.</p>\n<table>\n<thead>",
+      Row("th", {"a target step", "tokens", "rows of the draft", "used",
+                 "rows of its own", "used", "sent", "used", "prepared"}),
+      "</thead>\n<tbody>\n", rows, "</tbody>\n</table>\n");
+}
+
 std::string LatencyRows(const HtmlLoad& load) {
   std::string table =
       absl::StrCat("<table>\n<thead>",
@@ -333,7 +379,7 @@ std::string Section(const HtmlLoad& load, bool several) {
       "(medians); identical tokens: <strong>%s</strong>.</p>\n",
       load.plan.streams, load.plan.streams == 1 ? "" : "s",
       load.plan.prompts.size(), load.plan.repeat, load.identical_tokens);
-  absl::StrAppend(&html, MainTable(load), SpeedFigure(load));
+  absl::StrAppend(&html, MainTable(load), PaidTable(load), SpeedFigure(load));
   if (several || load.plan.streams > 1) html += LatencyRows(load);
   absl::StrAppend(&html, WaitingFigure(load), HistogramFigure(load),
                   TimelineFigure(load));

@@ -33,6 +33,23 @@ struct Totals {
   std::vector<double> cost_ratios;
   std::vector<double> ttft_s;
   std::vector<double> inter_token_s;
+  PaidWork paid;
+
+  // Steps that a stop string cut off are among the rounds; their tokens are not
+  // committed.
+  void AddPaid(const v1::SpeculationReport& one) {
+    paid.rounds += one.rounds();
+    paid.drafted += one.drafted();
+    paid.accepted += one.accepted();
+    if (one.per_round_drafted_size() == 0) return;
+    uint64_t rows = 0;
+    for (const uint32_t each : one.per_round_drafted()) rows += each;
+    const uint64_t others = one.rounds() + one.suffix_accepted();
+    const uint64_t used =
+        one.committed() > others ? one.committed() - others : 0;
+    paid.rows_verified = paid.rows_verified.value_or(0) + rows;
+    paid.rows_used = paid.rows_used.value_or(0) + used;
+  }
 
   void Add(const BenchAnswer& answer) {
     const v1::SpeculationReport& one = answer.complete.speculation();
@@ -51,6 +68,7 @@ struct Totals {
       report.set_ranks(i, report.ranks(i) + one.ranks(i));
     }
     report.set_prepared(report.prepared() + one.prepared());
+    AddPaid(one);
     const v1::Timing& timing = answer.complete.timing();
     draft_busy_s += Seconds(timing.draft_busy());
     draft_wait_s += Seconds(timing.draft_wait());
@@ -145,6 +163,7 @@ MethodSummary SummarizeOne(const BenchPlan& plan, const BenchResult& result,
   summary.ttft_s = PercentilesOf(totals.ttft_s);
   summary.inter_token_s = PercentilesOf(totals.inter_token_s);
   summary.degraded_rounds = totals.report.degraded_rounds();
+  summary.paid = totals.paid;
   summary.ranks.assign(totals.report.ranks().begin(),
                        totals.report.ranks().end());
   summary.hit_rate = HitRate(totals.report);
@@ -406,6 +425,11 @@ Json SummariesJson(const std::vector<MethodSummary>& summaries) {
          {"predicted", PredictionJson(summary)},
          {"step_gap_us", OrNull(summary.step_gap_us)},
          {"degraded_rounds", summary.degraded_rounds},
+         {"rounds", summary.paid.rounds},
+         {"drafted", summary.paid.drafted},
+         {"accepted", summary.paid.accepted},
+         {"rows_verified", OrNull(summary.paid.rows_verified)},
+         {"rows_used", OrNull(summary.paid.rows_used)},
          {"ranks", summary.ranks},
          {"hit_rate", OrNull(summary.hit_rate)},
          {"suffix_proposed", summary.suffix_proposed},

@@ -18,6 +18,19 @@ namespace nacre::tools {
 // The middle value; the mean of both with an even count; 0 for none.
 double Median(std::vector<double> values);
 
+// What was paid for tokens, over all requests of a method (SpeculationReport).
+struct PaidWork {
+  uint64_t rounds = 0;    // target steps
+  uint64_t drafted = 0;   // tokens that the draft sent, branches included
+  uint64_t accepted = 0;  // of them the right ones
+  // Draft tokens that steps verified, each in a row of its own, and those that
+  // became text: of each step all that it committed but one, which is the
+  // target's. (So one too few where an answer ends with such a row.) Unset:
+  // rounds were not told one by one.
+  std::optional<uint64_t> rows_verified;
+  std::optional<uint64_t> rows_used;
+};
+
 // All requests of one method.
 struct MethodSummary {
   BenchMethod method;
@@ -42,6 +55,7 @@ struct MethodSummary {
   // microseconds; unset where no such step was traced.
   std::optional<double> step_gap_us;
   uint64_t degraded_rounds = 0;
+  PaidWork paid;
   // Of SpeculationReport, over all requests; empty: no draft reported ranks.
   std::vector<uint64_t> ranks;
   // Of those above 1, mismatches, how many found the next position prepared on

@@ -40,6 +40,8 @@ absl::StatusOr<BenchAnswer> BenchRun::Ask(int method, int prompt, int repeat,
   v1::GenerateRequest request = BenchRequest(plan_, entry, prompt);
   request.mutable_output()->set_trace(trace);
   request.mutable_output()->set_stream(true);
+  // For the rows of each round.
+  request.mutable_output()->set_spec_stats(v1::SPEC_STATS_LEVEL_DETAILED);
 
   const absl::Time start = absl::Now();
   const auto elapsed_s = [start] {

@@ -27,7 +27,7 @@ EngineThread::~EngineThread() {
 
 void EngineThread::Run() {
   options_.model->BindComputeThread();
-  WarmUpResult times = WarmUp(options_.model, MonotonicNowNs);
+  WarmUpResult times = WarmUp(options_.model, MonotonicNowNs, options_.row_use);
   if (times.ok()) {
     options_.engine->LearnStepTimes(*times);
     absl::Status prepared = options_.engine->Prepare();

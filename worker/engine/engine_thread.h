@@ -24,6 +24,7 @@ class EngineThread {
   struct Options {
     model::LanguageModel* model = nullptr;  // outlives this
     Engine* engine = nullptr;               // outlives this
+    RowUse row_use = RowUse::kDrawn;        // of steps to measure
     // The engine has ended with an error. Called on its thread.
     std::function<void(const absl::Status&)> on_failure;
     // Ends what a running step only waits for. Called with Stop; may be null.

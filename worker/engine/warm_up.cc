@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "model/sampler.h"
 
 namespace nacre::worker {
 namespace {
@@ -27,38 +28,86 @@ absl::Status CheckFinite(absl::Span<const float> logits, int vocab_size) {
       ": the weights are damaged, or the device computes wrongly"));
 }
 
+// The steps that are measured, all of one sequence.
+class WarmUpSteps {
+ public:
+  WarmUpSteps(model::LanguageModel* model, model::Sequence* sequence,
+              RowUse use)
+      : model_(model),
+        sequence_(sequence),
+        use_(use),
+        token_ids_(kRows.back(), 0),
+        sampler_(AtRandom(), model->info().vocab_size) {
+    if (model->draws_tokens()) {
+      draws_.assign(kRows.back(),
+                    TokenDraw{0, 0, 1.0f, model->info().vocab_size});
+    }
+  }
+
+  absl::StatusOr<absl::Span<const float>> WithLogits(int rows) {
+    return Forward(rows, {});
+  }
+  // As steps mostly are: what the model can draw is not copied.
+  absl::Status Run(int rows) {
+    const bool is_drawn =
+        !draws_.empty() && (use_ == RowUse::kDrawn || rows == 1);
+    if (is_drawn) {
+      return Forward(rows, absl::MakeConstSpan(draws_).subspan(0, rows))
+          .status();
+    }
+    NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> logits,
+                           Forward(rows, {}));
+    if (use_ == RowUse::kRanked) Rank(rows, logits);
+    return absl::OkStatus();
+  }
+
+ private:
+  static SamplingParams AtRandom() {
+    SamplingParams params;
+    params.temperature = 1.0f;
+    return params;
+  }
+  absl::StatusOr<absl::Span<const float>> Forward(
+      int rows, absl::Span<const absl::optional<TokenDraw>> draws) {
+    sequence_->Truncate(0);
+    const model::SequenceRows batch = {
+        sequence_, absl::MakeConstSpan(token_ids_).subspan(0, rows), rows,
+        draws};
+    return model_->Forward(absl::MakeConstSpan(&batch, 1));
+  }
+  void Rank(int rows, absl::Span<const float> logits) {
+    const auto vocab_size = static_cast<size_t>(model_->info().vocab_size);
+    std::array<model::ScoredToken, model::kMaxCandidates> best;
+    for (int i = 0; i < rows; ++i) {
+      sampler_.Rank(
+          logits.subspan(static_cast<size_t>(i) * vocab_size, vocab_size),
+          i + 1, history_, absl::MakeSpan(best));
+    }
+  }
+
+  model::LanguageModel* const model_;
+  model::Sequence* const sequence_;
+  const RowUse use_;
+  const std::vector<int32_t> token_ids_;
+  std::vector<absl::optional<TokenDraw>> draws_;
+  model::Sampler sampler_;
+  const model::TokenHistory history_{0};
+};
+
 }  // namespace
 
 absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
-                                             const Clock& now_ns) {
+                                             const Clock& now_ns, RowUse use) {
   const int64_t room = std::min<int64_t>(model->info().context_length,
                                          model->info().kv_capacity_tokens);
   const int max_rows = static_cast<int>(std::min<int64_t>(kRows.back(), room));
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<model::Sequence> sequence,
                          model->NewSequence(std::max(1, max_rows)));
-  const std::vector<int32_t> token_ids(kRows.back(), 0);
-  const auto forward = [&](int rows,
-                           absl::Span<const absl::optional<TokenDraw>> draws) {
-    sequence->Truncate(0);
-    const model::SequenceRows batch = {
-        sequence.get(), absl::MakeConstSpan(token_ids).subspan(0, rows), rows,
-        draws};
-    return model->Forward(absl::MakeConstSpan(&batch, 1));
-  };
-  // Steps as they mostly are: what the model can draw is not copied.
-  const TokenDraw sampled = {0, 0, 1.0f, model->info().vocab_size};
-  const std::vector<absl::optional<TokenDraw>> draws(
-      model->draws_tokens() ? kRows.back() : 0, sampled);
-  const auto measure = [&](int rows) -> absl::StatusOr<int64_t> {
-    const int64_t begin_ns = now_ns();
-    NACRE_RETURN_IF_ERROR(
-        forward(rows, absl::MakeConstSpan(draws).subspan(0, rows)).status());
-    return now_ns() - begin_ns;
-  };
+  WarmUpSteps steps(model, sequence.get(), use);
 
   // Also the canary: a device that cannot do this serves no session.
   NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> logits,
-                         forward(std::max(1, max_rows), {}));
+                         steps.WithLogits(std::max(1, max_rows)));
   NACRE_RETURN_IF_ERROR(CheckFinite(logits, model->info().vocab_size));
   std::vector<StepTime> times;
   for (const int rows : kRows) {
@@ -66,7 +115,9 @@ absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
     // Whatever disturbs a step makes it longer: the shortest is the cleanest.
     std::array<int64_t, 5> samples{};
     for (int64_t& sample : samples) {
-      NACRE_ASSIGN_OR_RETURN(sample, measure(rows));
+      const int64_t begin_ns = now_ns();
+      NACRE_RETURN_IF_ERROR(steps.Run(rows));
+      sample = now_ns() - begin_ns;
     }
     times.push_back({rows, *std::min_element(samples.begin(), samples.end())});
   }

@@ -18,12 +18,21 @@ struct StepTime {
   int64_t duration_ns = 0;
 };
 
-// Forwards of 1, 2, 4, 8 and 16 rows of one sequence (those that fit), the
-// shortest of five each, after one that is not measured. Runs on the engine's
-// thread. Errors: of NewSequence and Forward; DATA_LOSS (a logit is infinite or
-// not a number).
+// What the steps of this process do with their rows.
+enum class RowUse {
+  kDrawn,   // each gives a token, drawn by the model where it can
+  kRanked,  // each gives its best tokens, as a draft's that grows trees. Only a
+            // lone row is drawn by the model, where it can: a chain's
+};
+
+// Steps of 1, 2, 4, 8 and 16 rows of one sequence (those that fit), the
+// shortest of five each, after a forward that is not measured. Ranked rows are
+// ranked by the host, so their logits come to it; that is measured, too. Runs
+// on the engine's thread. Errors: of NewSequence and Forward; DATA_LOSS (a
+// logit is infinite or not a number).
 absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
-                                             const Clock& now_ns);
+                                             const Clock& now_ns,
+                                             RowUse use = RowUse::kDrawn);
 
 }  // namespace nacre::worker
 

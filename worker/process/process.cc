@@ -188,10 +188,13 @@ absl::StatusOr<std::unique_ptr<rpc::RpcServer>> StartServer(
 EngineThread::Options ThreadOptions(const WorkerOptions& options,
                                     const LoadedModel& loaded,
                                     const WorkerParts& parts,
-                                    ExitSignal* exit) {
+                                    wire::WorkerRole role, ExitSignal* exit) {
   EngineThread::Options thread;
   thread.model = loaded.model.get();
   thread.engine = parts.engine.get();
+  if (role == wire::WorkerRole::kDraft && !parts.drafts_chains) {
+    thread.row_use = RowUse::kRanked;
+  }
   thread.on_failure = [exit](const absl::Status& status) {
     exit->Fail(status);
   };
@@ -269,7 +272,8 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
       program.build(loaded.model.get(), options, security.channel));
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::RpcServer> server,
                          StartServer(options, security, parts));
-  EngineThread engine_thread(ThreadOptions(options, loaded, parts, &exit));
+  EngineThread engine_thread(
+      ThreadOptions(options, loaded, parts, program.role, &exit));
   NACRE_ASSIGN_OR_RETURN(const std::vector<StepTime> step_times,
                          engine_thread.WaitForWarmUp());
   LogStepTimes(step_times);

@@ -154,16 +154,23 @@ TEST_F(HealthTest, ReadinessFollowsTheTargetsAndNamesAMissingDraft) {
   const uint64_t target = Add(WorkerRole::kTarget);
   Await("readiness", kServing);
   EXPECT_EQ(Check(""), kServing);
-  EXPECT_THAT(Get("/readiness"),
-              EndsWith("\r\n\r\nok: degraded, no draft takes sessions\n"));
-  EXPECT_THAT(Get("/readiness"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  // There never was a draft: none is missing.
+  AwaitTick();
+  EXPECT_THAT(Get("/readiness"), EndsWith("\r\n\r\nok\n"));
 
   const uint64_t draft = Add(WorkerRole::kDraft);
+  AwaitTick();
   AwaitNote("");
   EXPECT_THAT(Get("/readiness"), EndsWith("\r\n\r\nok\n"));
   dispatcher_.RemoveWorker(draft);
   AwaitNote("degraded, no draft takes sessions");
   EXPECT_EQ(Check("readiness"), kServing);
+  EXPECT_THAT(Get("/readiness"),
+              EndsWith("\r\n\r\nok: degraded, no draft takes sessions\n"));
+  EXPECT_THAT(Get("/readiness"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  Add(WorkerRole::kDraft);
+  AwaitNote("");
+  EXPECT_THAT(Get("/readiness"), EndsWith("\r\n\r\nok\n"));
 
   dispatcher_.DrainWorker(target);
   Await("readiness", kNotServing);
@@ -173,6 +180,27 @@ TEST_F(HealthTest, ReadinessFollowsTheTargetsAndNamesAMissingDraft) {
   Await("readiness", kServing);
   dispatcher_.RemoveWorker(target);
   Await("readiness", kNotServing);
+}
+
+TEST_F(HealthTest, ADraftThatTakesNoSessionsIsMissing) {
+  Health::Options options;
+  options.ticks = &ticks_;
+  options.set_serving = [](const std::string&, bool) {};
+  Health health(std::move(options));
+  WorkerStatus target;
+  target.info.role = WorkerRole::kTarget;
+  target.ready = true;
+  health.OnTick({target});
+  EXPECT_EQ(health.state().note, "");
+  WorkerStatus draft;
+  draft.info.role = WorkerRole::kDraft;
+  health.OnTick({target, draft});
+  EXPECT_EQ(health.state().note, "degraded, no draft takes sessions");
+  health.OnTick({target});
+  EXPECT_EQ(health.state().note, "degraded, no draft takes sessions");
+  draft.ready = true;
+  health.OnTick({target, draft});
+  EXPECT_EQ(health.state().note, "");
 }
 
 // Clients that are sent by readiness find the queue in which they may wait.
@@ -194,7 +222,7 @@ TEST_F(HealthTest, WhileRequestsWaitForATargetItIsReady) {
   // Back for a moment, it is waited for anew.
   now_ns_ += 59 * kSecond;
   dispatcher_.ResumeWorker(target);
-  AwaitNote("degraded, no draft takes sessions");
+  AwaitNote("");
   dispatcher_.RemoveWorker(target);
   AwaitNote("waits for a target");
   now_ns_ += 60 * kSecond - 1;

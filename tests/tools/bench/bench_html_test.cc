@@ -101,6 +101,37 @@ TEST_F(BenchHtmlTest, TellsWhatWasMeasured) {
   EXPECT_THAT(html, Not(HasSubstr("oracle")));
 }
 
+TEST_F(BenchHtmlTest, TellsWhatStepsPaidForAndWhatWasOfUse) {
+  MethodSummary& sd = summaries_[1];
+  sd.mean_accepted_length = 3.5;
+  sd.paid.rounds = 40;
+  sd.paid.rows_verified = 200;
+  sd.paid.rows_used = 100;
+  sd.suffix_proposed = 10;
+  sd.suffix_accepted = 4;
+  sd.paid.drafted = 500;
+  sd.paid.accepted = 110;
+  sd.hit_rate = 0.625;
+  const std::string html = Html();
+  EXPECT_THAT(html, HasSubstr("<td>sd:4</td><td>3.50</td><td>5.00</td>"
+                              "<td>50.0 %</td><td>0.25</td><td>40.0 %</td>"
+                              "<td>12.50</td><td>22.0 %</td><td>62.5 %</td>"));
+  // `ar` pays for nothing.
+  EXPECT_THAT(html, Not(HasSubstr("<td>ar</td><td>0.00</td>")));
+}
+
+TEST_F(BenchHtmlTest, WhatNobodyToldIsLeftOpen) {
+  summaries_[1].mean_accepted_length = 2.0;
+  summaries_[1].paid.rounds = 10;
+  summaries_[1].paid.drafted = 40;
+  summaries_[1].paid.accepted = 10;
+  EXPECT_THAT(Html(), HasSubstr("<td>sd:4</td><td>2.00</td><td>–</td>"
+                                "<td>–</td><td>0.00</td><td>–</td>"
+                                "<td>4.00</td><td>25.0 %</td><td>–</td>"));
+  summaries_.pop_back();
+  EXPECT_THAT(Html(), Not(HasSubstr("What a target step paid for")));
+}
+
 TEST_F(BenchHtmlTest, ShowsRoundsOfTheMiddleOnOneClock) {
   const std::string html = Html();
   // Rounds 6 to 13 of 20, from 72 ms on; the draft's clock is another.

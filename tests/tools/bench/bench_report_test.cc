@@ -31,6 +31,8 @@ BenchAnswer Answer(int method, int prompt, int repeat,
       report->add_ranks(count);
     }
     report->set_prepared(repeat == 0 ? 1 : 0);
+    report->set_drafted(12);
+    for (const uint32_t rows : {3, 4}) report->add_per_round_drafted(rows);
     report->set_suffix_proposed(5);
     report->set_suffix_accepted(2);
   }
@@ -86,6 +88,14 @@ TEST(SummarizeTest, TakesMediansOverRepetitionsAndSumsOverPrompts) {
               ::testing::ElementsAre(18, 6, 0, 0, 0, 0, 0, 0, 0));
   EXPECT_FALSE(summaries[0].hit_rate.has_value());
   EXPECT_EQ(summaries[1].hit_rate, 2.0 / 6);
+  EXPECT_EQ(summaries[1].paid.rounds, 12u);
+  EXPECT_EQ(summaries[1].paid.drafted, 72u);
+  EXPECT_EQ(summaries[1].paid.accepted, 18u);
+  EXPECT_FALSE(summaries[0].paid.rows_verified.has_value());
+  EXPECT_FALSE(summaries[0].paid.rows_used.has_value());
+  EXPECT_EQ(summaries[1].paid.rows_verified, 42u);
+  // Of five tokens two are of the steps themselves, two from suffixes.
+  EXPECT_EQ(summaries[1].paid.rows_used, 6u);
   EXPECT_EQ(summaries[1].suffix_proposed, 30u);
   EXPECT_EQ(summaries[1].suffix_accepted, 12u);
   EXPECT_EQ(summaries[1].draft_wait_share, 0.25);
@@ -261,16 +271,20 @@ TEST(ReportJsonTest, HasTheDocumentedFields) {
   const auto methods = SummariesJson(Summarize(run.plan, run.result));
   std::vector<std::string> keys;
   for (const auto& item : methods[1].items()) keys.push_back(item.key());
-  EXPECT_THAT(keys,
-              ::testing::ElementsAre(
-                  "name", "method", "window", "requested_window", "policy",
-                  "tokens_per_second", "tokens_per_second_repeats", "speedup",
-                  "acceptance_rate", "mean_accepted_length", "draft_wait_share",
-                  "target_wait_share", "target_wait_after_miss_share", "alpha",
-                  "cost_ratio", "law_speedup", "predicted", "step_gap_us",
-                  "degraded_rounds", "ranks", "hit_rate", "suffix_proposed",
-                  "suffix_accepted", "ttft_s", "inter_token_s"));
+  EXPECT_THAT(
+      keys,
+      ::testing::ElementsAre(
+          "name", "method", "window", "requested_window", "policy",
+          "tokens_per_second", "tokens_per_second_repeats", "speedup",
+          "acceptance_rate", "mean_accepted_length", "draft_wait_share",
+          "target_wait_share", "target_wait_after_miss_share", "alpha",
+          "cost_ratio", "law_speedup", "predicted", "step_gap_us",
+          "degraded_rounds", "rounds", "drafted", "accepted", "rows_verified",
+          "rows_used", "ranks", "hit_rate", "suffix_proposed",
+          "suffix_accepted", "ttft_s", "inter_token_s"));
   EXPECT_EQ(methods[1]["speedup"], 2.0);
+  EXPECT_EQ(methods[0]["rows_verified"], nullptr);
+  EXPECT_EQ(methods[1]["rows_used"], 6);
   const auto requests = RequestsJson(run.plan, run.result);
   ASSERT_EQ(requests.size(), 12);
   EXPECT_EQ(requests[0]["prompt"], "p0");

@@ -45,6 +45,27 @@ TEST(WarmUpTest, MeasuresStepsWithoutLogitsWhereTheModelDraws) {
   EXPECT_EQ(model.num_draws(), 5 * (1 + 2 + 4 + 8 + 16));
 }
 
+// A draft's that grows trees: a chain's token is drawn where its logits are,
+// rows beside it are ranked by the host.
+TEST(WarmUpTest, MeasuresRankedRowsWithTheirLogits) {
+  TableModelOptions options;
+  options.draws_tokens = true;
+  TableModel model(options);
+  ASSERT_EQ(WarmUp(&model, MonotonicNowNs, RowUse::kRanked)->size(), 5u);
+  EXPECT_EQ(model.num_logit_rows(), 16 + 5 * (2 + 4 + 8 + 16));
+  EXPECT_EQ(model.num_draws(), 5);
+}
+
+TEST(WarmUpTest, RankedRowsOfAModelOfTheHostAreAsMany) {
+  TableModel drawn({});
+  ASSERT_EQ(WarmUp(&drawn, MonotonicNowNs)->size(), 5u);
+  TableModel ranked({});
+  const auto times = WarmUp(&ranked, MonotonicNowNs, RowUse::kRanked);
+  ASSERT_EQ(times->size(), 5u);
+  EXPECT_EQ(ranked.num_logit_rows(), drawn.num_logit_rows());
+  EXPECT_EQ(ranked.num_sequences(), 0);
+}
+
 TEST(WarmUpTest, KeepsToASmallContext) {
   TableModelOptions options;
   options.context_length = 5;
