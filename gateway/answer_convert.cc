@@ -113,6 +113,7 @@ void AnswerFormat::SetStart(const v1::Start& start) {
 
 void AnswerFormat::SetNumericsId(const std::string& numerics_id) {
   system_fingerprint_ = FingerprintOf(head_.fingerprint, numerics_id);
+  head_text_.clear();
 }
 
 OrderedJson AnswerFormat::HeadJson(const char* object) const {
@@ -293,19 +294,28 @@ OrderedJson AnswerFormat::RunningUsage() const {
   return UsageOf(prompt, 0, completion);
 }
 
-std::string AnswerFormat::Event(OrderedJson choice) {
-  OrderedJson event =
-      HeadJson(request_->is_chat ? "chat.completion.chunk" : "text_completion");
-  event["choices"] = OrderedJson::array({std::move(choice)});
+const std::string& AnswerFormat::HeadText() {
+  if (head_text_.empty()) {
+    head_text_ = Dump(HeadJson(request_->is_chat ? "chat.completion.chunk"
+                                                 : "text_completion"));
+    head_text_.pop_back();  // the brace behind which more follows
+  }
+  return head_text_;
+}
+
+std::string AnswerFormat::Event(absl::string_view choice) {
+  std::string event = absl::StrCat(HeadText(), ",\"choices\":[", choice, "]");
   if (request_->usage.continuous) {
-    event["usage"] = RunningUsage();
+    absl::StrAppend(&event, ",\"usage\":", Dump(RunningUsage()));
   } else if (request_->usage.included) {
-    event["usage"] = nullptr;
+    absl::StrAppend(&event, ",\"usage\":null");
   }
   if (!start_.is_null()) {
-    event["nacre"] = {{"start", std::exchange(start_, nullptr)}};
+    absl::StrAppend(&event, ",\"nacre\":",
+                    Dump({{"start", std::exchange(start_, nullptr)}}));
   }
-  return Dump(event);
+  absl::StrAppend(&event, "}");
+  return event;
 }
 
 std::string AnswerFormat::First(size_t choice) {
@@ -326,9 +336,10 @@ std::string AnswerFormat::First(size_t choice) {
     json["prompt_token_ids"] =
         IdList(prompt_ids_[choice / static_cast<size_t>(request_->n)]);
   }
-  return Event(std::move(json));
+  return Event(Dump(json));
 }
 
+// As text and not as a tree: this is what the gateway does for each token.
 std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
   State& state = states_[choice];
   state.completion_tokens += chunk.token_ids_size();
@@ -338,19 +349,26 @@ std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
       !request_->return_token_ids && !chunk.has_trace()) {
     return "";
   }
-  OrderedJson json = {{"index", choice}};
-  if (request_->is_chat) {
-    json["delta"] = {{"content", chunk.text()}};
+  std::string json = absl::StrCat(
+      "{\"index\":", choice,
+      request_->is_chat ? ",\"delta\":{\"content\":" : ",\"text\":");
+  if (!request_->is_chat && request_->EchoesLogprobs() && !state.echoed) {
+    AppendJsonText(absl::StrCat(EchoText(choice), chunk.text()), &json);
   } else {
-    json["text"] = request_->EchoesLogprobs() && !state.echoed
-                       ? absl::StrCat(EchoText(choice), chunk.text())
-                       : chunk.text();
+    AppendJsonText(chunk.text(), &json);
   }
-  json["logprobs"] = LogprobsOf(choice, chunk);
-  json["finish_reason"] = nullptr;
-  if (request_->return_token_ids) json["token_ids"] = IdList(chunk.token_ids());
-  if (chunk.has_trace()) json["nacre"] = TraceOf(chunk);
-  return Event(std::move(json));
+  absl::StrAppend(
+      &json, request_->is_chat ? "}" : "", ",\"logprobs\":",
+      request_->wants_logprobs ? Dump(LogprobsOf(choice, chunk)) : "null",
+      ",\"finish_reason\":null");
+  if (request_->return_token_ids) {
+    absl::StrAppend(&json, ",\"token_ids\":", Dump(IdList(chunk.token_ids())));
+  }
+  if (chunk.has_trace()) {
+    absl::StrAppend(&json, ",\"nacre\":", Dump(TraceOf(chunk)));
+  }
+  absl::StrAppend(&json, "}");
+  return Event(json);
 }
 
 std::string AnswerFormat::Last(size_t choice, const v1::Complete& complete) {
@@ -365,7 +383,7 @@ std::string AnswerFormat::Last(size_t choice, const v1::Complete& complete) {
   json["finish_reason"] = FinishName(complete);
   json["stop_reason"] = StopReasonOf(complete, states_[choice].last_token);
   if (complete.trace_size() > 0) json["nacre"] = TraceOf(complete);
-  return Event(std::move(json));
+  return Event(Dump(json));
 }
 
 std::string AnswerFormat::Usage(const std::vector<Choices>& prompts) const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "gateway/json_body.h"
 #include "gateway/request_convert.h"
 #include "gateway/usage_convert.h"
@@ -62,7 +63,11 @@ class AnswerFormat {
   };
 
   OrderedJson HeadJson(const char* object) const;
-  std::string Event(OrderedJson choice);
+  // Of events: what stands before their choices. It is the same until the
+  // fingerprint changes.
+  const std::string& HeadText();
+  // `choice`: its JSON.
+  std::string Event(absl::string_view choice);
   // Of a resumed answer what has come before.
   void Restore();
   OrderedJson RunningUsage() const;
@@ -89,7 +94,8 @@ class AnswerFormat {
   const tokenizer::Tokenizer* const tokenizer_;
   AnswerHead head_;
   std::string system_fingerprint_;
-  OrderedJson start_;  // to be said
+  std::string head_text_;  // empty: to be made
+  OrderedJson start_;      // to be said
   bool has_start_ = false;
   const std::vector<std::vector<uint32_t>> prompt_ids_;
   std::vector<State> states_;

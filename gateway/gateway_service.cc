@@ -82,7 +82,8 @@ void SendWrongMethod(const Route& route, HttpReply* reply) {
 }
 
 // As it is listed by one of its names.
-OrderedJson ModelJson(const std::string& name, const v1::Model& model) {
+OrderedJson ModelJson(const std::string& name, const ServedModel& served) {
+  const v1::Model& model = served.model;
   return {{"id", name},
           {"object", "model"},
           {"created", 0},
@@ -254,31 +255,30 @@ void GatewayService::Work(std::function<Answer()> read,
 }
 
 std::vector<std::string> GatewayService::ModelNames(
-    const v1::Model& model) const {
+    const ServedModel& served) const {
   std::vector<std::string> names;
   for (const std::string& name : options_.served_names) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       names.push_back(name);
     }
   }
-  if (names.empty()) names.push_back(model.name());
-  return names;
+  return names.empty() ? served.names : names;
 }
 
-std::string GatewayService::ModelName(const v1::Model& model) const {
-  return ModelNames(model).front();
+std::string GatewayService::ModelName(const ServedModel& served) const {
+  return ModelNames(served).front();
 }
 
 std::optional<ApiError> GatewayService::CheckModel(
-    const std::string& name, const v1::Model& model) const {
-  const std::vector<std::string> names = ModelNames(model);
+    const std::string& name, const ServedModel& served) const {
+  const std::vector<std::string> names = ModelNames(served);
   if (name.empty() ||
       std::find(names.begin(), names.end(), name) != names.end()) {
     return std::nullopt;
   }
   return ErrorOf(absl::NotFoundError(absl::StrCat("model ", Quoted(name),
                                                   " is not served; \"",
-                                                  ModelName(model), "\" is")));
+                                                  ModelName(served), "\" is")));
 }
 
 std::optional<ApiError> GatewayService::EncodePrompt(
@@ -406,13 +406,13 @@ GatewayService::Answer GatewayService::ReadCompletion(
                        : ConvertCompletion(body, options_.defaults, &asked)) {
     return Refused(*error);
   }
-  const absl::StatusOr<v1::Model> model = options_.client->model();
-  if (!model.ok()) return Refused(ErrorOf(model.status()));
-  if (auto error = CheckModel(asked.model, *model)) return Refused(*error);
+  const absl::StatusOr<ServedModel> served = options_.client->model();
+  if (!served.ok()) return Refused(ErrorOf(served.status()));
+  if (auto error = CheckModel(asked.model, *served)) return Refused(*error);
   if (is_chat) {
     if (auto error = RenderChat(&asked)) return Refused(*error);
   }
-  if (auto error = PromptsOf(asked, *model, &order->prompts)) {
+  if (auto error = PromptsOf(asked, served->model, &order->prompts)) {
     return Refused(*error);
   }
   const std::string name = RandomHex();
@@ -421,7 +421,7 @@ GatewayService::Answer GatewayService::ReadCompletion(
     asked.generate.set_request_id(absl::StrCat(request.id, "-", name));
   }
   order->head = {absl::StrCat(is_chat ? "chatcmpl-" : "cmpl-", name),
-                 ModelName(*model), model->fingerprint(),
+                 ModelName(*served), served->model.fingerprint(),
                  absl::ToUnixSeconds(absl::Now())};
   order->headers = headers;
   for (const std::string& field : asked.ignored) {
@@ -440,19 +440,20 @@ GatewayService::Answer GatewayService::ReadCompletion(
 
 std::optional<ApiError> GatewayService::ReadBody(const HttpRequest& request,
                                                  OrderedJson* body,
-                                                 v1::Model* model) const {
+                                                 ServedModel* served) const {
   if (auto error = ParseBody(request.body, body)) return error;
-  absl::StatusOr<v1::Model> served = options_.client->model();
-  if (!served.ok()) return ErrorOf(served.status());
-  *model = *std::move(served);
+  absl::StatusOr<ServedModel> model = options_.client->model();
+  if (!model.ok()) return ErrorOf(model.status());
+  *served = *std::move(model);
   return std::nullopt;
 }
 
 GatewayService::Answer GatewayService::ReadTokenize(
     const HttpRequest& request) const {
   OrderedJson body;
-  v1::Model model;
-  if (auto error = ReadBody(request, &body, &model)) return Refused(*error);
+  ServedModel served;
+  if (auto error = ReadBody(request, &body, &served)) return Refused(*error);
+  const v1::Model& model = served.model;
   FieldReader reader(body);
   const std::string name = reader.Text("model", 1024).value_or("");
   const bool names_tokens = reader.BoolOr("return_token_strs", false);
@@ -473,7 +474,7 @@ GatewayService::Answer GatewayService::ReadTokenize(
   }
   asked.add_special_tokens = reader.BoolOr("add_special_tokens", !is_chat);
   if (reader.error()) return Refused(*reader.error());
-  if (auto error = CheckModel(name, model)) return Refused(*error);
+  if (auto error = CheckModel(name, served)) return Refused(*error);
   const auto context = static_cast<int>(model.context_length());
   std::vector<uint32_t> ids;
   if (auto error = EncodePrompt(asked.prompts.front(), asked, context, &ids)) {
@@ -495,8 +496,9 @@ GatewayService::Answer GatewayService::ReadTokenize(
 GatewayService::Answer GatewayService::ReadDetokenize(
     const HttpRequest& request) const {
   OrderedJson body;
-  v1::Model model;
-  if (auto error = ReadBody(request, &body, &model)) return Refused(*error);
+  ServedModel served;
+  if (auto error = ReadBody(request, &body, &served)) return Refused(*error);
+  const v1::Model& model = served.model;
   FieldReader reader(body);
   if (reader.Find("tokens") == nullptr) {
     reader.Fail(BadRequest("tokens is missing", "tokens"));
@@ -535,17 +537,17 @@ void GatewayService::SendModels(const std::string& path,
                                              "hexadecimal digits")),
                      reply);
   }
-  const absl::StatusOr<v1::Model> model = options_.client->model();
-  if (!model.ok()) return SendError(ErrorOf(model.status()), reply);
+  const absl::StatusOr<ServedModel> served = options_.client->model();
+  if (!served.ok()) return SendError(ErrorOf(served.status()), reply);
   if (one) {
-    if (auto error = CheckModel(wanted, *model)) {
+    if (auto error = CheckModel(wanted, *served)) {
       return SendError(*error, reply);
     }
   }
-  if (one) return SendJson(ModelJson(wanted, *model), reply);
+  if (one) return SendJson(ModelJson(wanted, *served), reply);
   OrderedJson all = OrderedJson::array();
-  for (const std::string& each : ModelNames(*model)) {
-    all.push_back(ModelJson(each, *model));
+  for (const std::string& each : ModelNames(*served)) {
+    all.push_back(ModelJson(each, *served));
   }
   SendJson({{"object", "list"}, {"data", std::move(all)}}, reply);
 }

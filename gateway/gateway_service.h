@@ -51,7 +51,7 @@ class GatewayService {
     SamplingDefaults defaults;
     // Of a chat that says nothing; 0: what context and KV leave.
     uint32_t default_max_tokens = 0;
-    // What clients may call the model; empty: as the coordinator does. All are
+    // What clients may call the model; empty: as the coordinators do. All are
     // listed, and answers have the first.
     std::vector<std::string> served_names;
     absl::Duration ping_period = absl::Seconds(15);
@@ -74,17 +74,18 @@ class GatewayService {
                                              const rpc::BearerTokens* tokens,
                                              CallHeaders* headers);
   std::optional<ApiError> CheckModel(const std::string& name,
-                                     const v1::Model& model) const;
+                                     const ServedModel& served) const;
   // Each once; the first one is what answers call it.
-  std::vector<std::string> ModelNames(const v1::Model& model) const;
-  std::string ModelName(const v1::Model& model) const;
+  std::vector<std::string> ModelNames(const ServedModel& served) const;
+  std::string ModelName(const ServedModel& served) const;
 
   // On a thread for work.
   Answer ReadCompletion(bool is_chat, const HttpRequest& request,
                         const CallHeaders& headers) const;
   // What the request says, and the model that is served.
   std::optional<ApiError> ReadBody(const HttpRequest& request,
-                                   OrderedJson* body, v1::Model* model) const;
+                                   OrderedJson* body,
+                                   ServedModel* served) const;
   Answer ReadTokenize(const HttpRequest& request) const;
   Answer ReadDetokenize(const HttpRequest& request) const;
   // Of an answer whose request does not say.

@@ -48,6 +48,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
           {address, v1::Inference::NewStub(rpc::CreateChannel(
                         address, options_.security, {}, rpc::Retries::kNone))});
     }
+    said_.resize(coordinators_.size());
   }
 
   const Options& options() const { return options_; }
@@ -93,7 +94,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
 
   RunningCalls& calls() { return calls_; }
 
-  absl::StatusOr<v1::Model> model() const ABSL_LOCKS_EXCLUDED(mu_) {
+  absl::StatusOr<ServedModel> model() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     return model_;
   }
@@ -154,9 +155,9 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
       LogChange(status, &coordinator);
       absl::MutexLock lock(&mu_);
       asked_.insert(index);
-      if (status.ok()) {
-        model_ = model;
-      } else {
+      said_[index] = status.ok() ? std::make_optional(model) : std::nullopt;
+      if (auto served = ServedTogether(said_)) model_ = *std::move(served);
+      if (!status.ok()) {
         failure_ = absl::UnavailableError(absl::StrCat(
             "coordinator ", coordinator.address, ": ", status.ToString()));
         if (!model_.ok()) model_ = failure_;
@@ -184,13 +185,14 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
   const Options options_;
   EventLoop* const loop_;
   std::vector<Coordinator> coordinators_;
+  std::vector<std::optional<v1::Model>> said_;  // last, by each
   size_t turn_ = 0;
   absl::BitGen random_;
   RunningCalls calls_;
   mutable absl::Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_) =  // the last one
       absl::UnavailableError("no coordinator has answered yet");
-  absl::StatusOr<v1::Model> model_ ABSL_GUARDED_BY(mu_) = failure_;
+  absl::StatusOr<ServedModel> model_ ABSL_GUARDED_BY(mu_) = failure_;
   int num_ready_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<size_t> asked_ ABSL_GUARDED_BY(mu_);  // that have answered or failed
 
@@ -476,7 +478,7 @@ InferenceClient::~InferenceClient() { Close(); }
 
 void InferenceClient::Close() { state_->calls().Close(); }
 
-absl::StatusOr<v1::Model> InferenceClient::model() const {
+absl::StatusOr<ServedModel> InferenceClient::model() const {
   return state_->model();
 }
 

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "common/rpc/security.h"
 #include "gateway/event_loop.h"
+#include "gateway/served_model.h"
 #include "proto/inference.pb.h"
 
 namespace nacre::gateway {
@@ -76,9 +77,10 @@ class InferenceClient {
   // may come after it. Idempotent.
   void Close();
 
-  // What the coordinators serve, as one of them said last. Thread-safe. Else
-  // UNAVAILABLE with what the last one said.
-  absl::StatusOr<v1::Model> model() const;
+  // What the coordinators serve together: those whose last answer was a model,
+  // or, where there is none, those of before. Thread-safe. Else UNAVAILABLE
+  // with what the last one said.
+  absl::StatusOr<ServedModel> model() const;
   // Whether a coordinator has answered to the last question. Thread-safe.
   bool ready() const { return health().ok(); }
   // OK where it is ready; else UNAVAILABLE with the status that the last

@@ -117,4 +117,15 @@ std::string Dump(const OrderedJson& json) {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
+void AppendJsonText(absl::string_view text, std::string* json) {
+  const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+  });
+  if (is_plain) {
+    absl::StrAppend(json, "\"", text, "\"");
+  } else {
+    json->append(Dump(std::string(text)));
+  }
+}
+
 }  // namespace nacre::gateway

@@ -39,6 +39,8 @@ std::optional<ApiError> ParseObject(absl::string_view text,
 
 // As JSON in one line; bytes that are no UTF-8 become U+FFFD.
 std::string Dump(const OrderedJson& json);
+// Appends what Dump makes of the text.
+void AppendJsonText(absl::string_view text, std::string* json);
 
 }  // namespace nacre::gateway
 

@@ -13,6 +13,7 @@
 #include "gateway/field_reader.h"
 #include "gateway/refused_fields.h"
 #include "gateway/resume_convert.h"
+#include "proto/names.h"
 
 namespace nacre::gateway {
 namespace {
@@ -114,25 +115,28 @@ void ReadStop(FieldReader* reader, v1::StopParams* stop) {
       reader->Whole("min_tokens", 0, kMaxInt32).value_or(0)));
 }
 
+// "" where it is no string.
+absl::string_view NameIn(const OrderedJson& value) {
+  const auto* const name = value.get_ptr<const std::string*>();
+  return name == nullptr ? absl::string_view() : absl::string_view(*name);
+}
+
 void ReadMethod(FieldReader* reader, v1::SpeculationOptions* options) {
   const OrderedJson* const method = reader->Find("method");
   if (method != nullptr) {
-    if (*method == "ar") {
-      options->set_method(v1::METHOD_AR);
-    } else if (*method == "sd") {
-      options->set_method(v1::METHOD_SD);
-    } else if (*method == "pearl") {
-      options->set_method(v1::METHOD_PEARL);
-    } else if (*method == "async") {
-      options->set_method(v1::METHOD_ASYNC);
+    const absl::StatusOr<v1::Method> named = ParseMethod(NameIn(*method));
+    if (named.ok()) {
+      options->set_method(*named);
     } else {
       reader->FailField("method", *method, "ar, sd, pearl or async");
     }
   }
   const OrderedJson* const verification = reader->Find("verification");
-  if (verification == nullptr || *verification == "exact") return;
-  if (*verification == "ratio") {
-    options->set_verification(v1::VERIFICATION_RATIO);
+  if (verification == nullptr) return;
+  const absl::StatusOr<v1::Verification> named =
+      ParseVerification(NameIn(*verification));
+  if (named.ok()) {
+    options->set_verification(*named);
   } else {
     reader->FailField("verification", *verification, "exact or ratio");
   }

@@ -14,6 +14,8 @@ namespace nacre::coordinator {
 namespace {
 
 constexpr size_t kMostGone = 64;
+// More different calls wait seldom.
+constexpr size_t kMostWideKinds = 4096;
 
 bool IsOfKind(const std::string& numerics_id, const RequestSpec& request) {
   const std::string& wanted = Placer::KindOf(request);
@@ -110,6 +112,7 @@ bool Placer::CanTake(uint64_t worker_id, WorkerRole role,
 
 uint64_t Placer::LeastLoaded(WorkerRole role, const RequestSpec& request,
                              const WorkerIds& except) const {
+  ++scans_;
   for (const auto& [load, id] : fleet_.by_load(role)) {
     if (CanTake(id, role, request, except)) return id;
   }
@@ -125,6 +128,7 @@ int Placer::NumToPlace(const RequestSpec& request) {
 Placer::Places Placer::PlacesFor(const RequestSpec& request,
                                  bool only_ready) const {
   Places places;
+  ++scans_;
   for (const auto& [id, worker] : fleet_.workers()) {
     if (only_ready && !IsReadyTarget(worker)) continue;
     if (!CouldTake(id, worker, request)) continue;
@@ -140,18 +144,76 @@ int64_t Placer::MostOf(const Places& places) {
   return most;
 }
 
+const std::vector<std::string>& Placer::WideKinds(
+    int choices, const RequestSpec& request) const {
+  if (wide_version_ != fleet_.version()) {
+    wide_kinds_.clear();
+    wide_version_ = fleet_.version();
+  }
+  const std::pair<int, int64_t> key = {choices, TargetNeed(request)};
+  if (const auto it = wide_kinds_.find(key); it != wide_kinds_.end()) {
+    return it->second;
+  }
+  if (wide_kinds_.size() == kMostWideKinds) wide_kinds_.clear();
+  std::vector<std::string>& wide = wide_kinds_[key];
+  Places places = PlacesFor(request, /*only_ready=*/true);
+  const int64_t enough = std::min<int64_t>(choices, MostOf(places));
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (IsReadyTarget(worker)) places.try_emplace(worker.info.numerics_id, 0);
+  }
+  for (const auto& [kind, of_kind] : places) {
+    if (of_kind >= enough) wide.push_back(kind);
+  }
+  return wide;
+}
+
+absl::Span<const std::string> Placer::KindsFor(
+    const RequestSpec& request) const {
+  const int choices = NumToPlace(request);
+  if (choices > 1) return WideKinds(choices, request);
+  return absl::MakeConstSpan(&KindOf(request), 1);
+}
+
 WorkerIds Placer::TooNarrow(const RequestSpec& request) const {
   WorkerIds narrow;
   const int choices = NumToPlace(request);
   if (choices <= 1) return narrow;
-  Places places = PlacesFor(request, /*only_ready=*/true);
-  const int64_t enough = std::min<int64_t>(choices, MostOf(places));
+  const std::vector<std::string>& wide = WideKinds(choices, request);
+  ++scans_;
   for (const auto& [id, worker] : fleet_.workers()) {
-    if (IsReadyTarget(worker) && places[worker.info.numerics_id] < enough) {
+    if (IsReadyTarget(worker) &&
+        std::find(wide.begin(), wide.end(), worker.info.numerics_id) ==
+            wide.end()) {
       narrow.insert(id);
     }
   }
   return narrow;
+}
+
+int64_t Placer::MostRoom(const std::string& kind,
+                         const WorkerIds& except) const {
+  int64_t most = -1;
+  ++scans_;
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (!IsReadyTarget(worker) || except.contains(id)) continue;
+    if (!kind.empty() && worker.info.numerics_id != kind) continue;
+    most = std::max(most, fleet_.ledger().room_tokens(id));
+  }
+  return most;
+}
+
+int64_t Placer::MostCapacity(const std::string& kind,
+                             const WorkerIds& except) const {
+  int64_t most = -1;
+  ++scans_;
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (worker.info.role != WorkerRole::kTarget || except.contains(id))
+      continue;
+    if (!kind.empty() && worker.info.numerics_id != kind) continue;
+    const int64_t capacity = fleet_.ledger().capacity_tokens(id);
+    most = std::max(most, capacity == 0 ? KvLedger::kAnyNeed : capacity);
+  }
+  return most;
 }
 
 uint64_t Placer::TargetFor(const RequestSpec& request,

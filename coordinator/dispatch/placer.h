@@ -11,10 +11,13 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "coordinator/dispatch/clock.h"
 #include "coordinator/dispatch/request.h"
 #include "coordinator/fleet/fleet.h"
@@ -68,6 +71,17 @@ class Placer {
   // another kind can; if none can, all kinds but those that hold the most.
   // There the other choices would wait for each other, or be refused.
   WorkerIds TooNarrow(const RequestSpec& request) const;
+  // The kinds of which the request takes ready targets, "" for any: all but
+  // those that are TooNarrow, for a call that has not been placed. Valid as
+  // long as the request and the fleet stay as they are.
+  absl::Span<const std::string> KindsFor(const RequestSpec& request) const;
+  // Of the targets of a kind ("": of all) but those of `except`: the largest
+  // need for which a ready one has room, and for which one would have if it had
+  // nothing else. -1 where there is none.
+  int64_t MostRoom(const std::string& kind, const WorkerIds& except) const;
+  int64_t MostCapacity(const std::string& kind, const WorkerIds& except) const;
+  // How often it has looked through the workers: the work that it has done.
+  int64_t scans() const { return scans_; }
   // It runs there.
   void OnPlaced(const RequestSpec& request, uint64_t target_id) {
     holders_.Note(request.prefixes, target_id);
@@ -99,6 +113,10 @@ class Placer {
   using Places = std::map<std::string, int64_t>;
   Places PlacesFor(const RequestSpec& request, bool only_ready) const;
   static int64_t MostOf(const Places& places);
+  // The kinds that are not TooNarrow for so many choices. Worked out once for
+  // each need until the fleet changes.
+  const std::vector<std::string>& WideKinds(int choices,
+                                            const RequestSpec& request) const;
   uint64_t BestTarget(const RequestSpec& request,
                       const WorkerIds& except) const;
   bool CanTake(uint64_t worker_id, WorkerRole role, const RequestSpec& request,
@@ -112,6 +130,11 @@ class Placer {
   PrefixHolders holders_;
   absl::optional<WorkerInfo> last_target_;
   std::vector<Gone> gone_;  // of the same model
+  // By choices and what each needs, of this version of the fleet.
+  mutable absl::flat_hash_map<std::pair<int, int64_t>, std::vector<std::string>>
+      wide_kinds_;
+  mutable uint64_t wide_version_ = 0;
+  mutable int64_t scans_ = 0;
 };
 
 }  // namespace nacre::coordinator

@@ -55,20 +55,28 @@ void RequestQueue::AddTargetsFor(const RequestSpec& request,
 absl::optional<RequestQueue::Start> RequestQueue::Pass::Next() {
   // What is kept grows along the queue, from one Pop to the next.
   WorkerIds kept = kept_free_;
-  LeastNeed keeps;
+  MostNeed not_kept;
   uint64_t target_id = 0;
+  const Placer& placer = queue_.placer_;
   const auto has_room = [&](uint64_t id) {
     const RequestSpec& request = queue_.request(id);
-    if (hopeless_.Covers(request)) return false;
-    target_id = queue_.placer_.TargetFor(request, kept);
-    if (target_id == 0) hopeless_.Note(request);
-    return target_id != 0;
+    const auto kinds = placer.KindsFor(request);
+    if (with_room_.Excludes(kinds, Placer::TargetNeed(request))) return false;
+    target_id = placer.TargetFor(request, kept);
+    if (target_id != 0) return true;
+    for (const std::string& kind : kinds) {
+      with_room_.Note(kind, placer.MostRoom(kind, kept));
+    }
+    return false;
   };
   const auto keep_free = [&](uint64_t id) {
     const RequestSpec& request = queue_.request(id);
-    if (keeps.Covers(request)) return;
-    keeps.Note(request);
+    const auto kinds = placer.KindsFor(request);
+    if (not_kept.Excludes(kinds, Placer::TargetNeed(request))) return;
     queue_.AddTargetsFor(request, &kept);
+    for (const std::string& kind : kinds) {
+      not_kept.Note(kind, placer.MostCapacity(kind, kept));
+    }
   };
   const absl::optional<uint64_t> id =
       queue_.admission_.Pop(has_room, keep_free);
@@ -76,22 +84,18 @@ absl::optional<RequestQueue::Start> RequestQueue::Pass::Next() {
   return Start{*id, target_id, queue_.Take(*id)};
 }
 
-void RequestQueue::Pass::LeastNeed::Note(const RequestSpec& request) {
-  const int64_t need = Placer::TargetNeed(request);
-  if (const int choices = Placer::NumToPlace(request); choices > 1) {
-    calls_.emplace(choices, need);
-    return;
-  }
-  int64_t& least =
-      needs_.try_emplace(Placer::KindOf(request), need).first->second;
-  least = std::min(least, need);
+bool RequestQueue::Pass::MostNeed::Excludes(const std::string& kind,
+                                            int64_t need) const {
+  const auto it = most_.find(kind);
+  return it != most_.end() && need > it->second;
 }
 
-bool RequestQueue::Pass::LeastNeed::Covers(const RequestSpec& request) const {
-  const int64_t need = Placer::TargetNeed(request);
-  const auto it = needs_.find(Placer::KindOf(request));
-  return (it != needs_.end() && need >= it->second) ||
-         calls_.contains({Placer::NumToPlace(request), need});
+bool RequestQueue::Pass::MostNeed::Excludes(absl::Span<const std::string> kinds,
+                                            int64_t need) const {
+  return Excludes("", need) ||
+         std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+           return Excludes(kind, need);
+         });
 }
 
 }  // namespace nacre::coordinator

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "coordinator/dispatch/admission.h"
 #include "coordinator/dispatch/clock.h"
 #include "coordinator/dispatch/placer.h"
@@ -93,23 +93,24 @@ class RequestQueue {
     absl::optional<Start> Next();
 
    private:
-    // The least KV that a request for targets of some kind has needed in vain.
-    // One that needs as much of that kind need not ask each target again.
-    class LeastNeed {
+    // By kind of targets ("": any) the most KV that a request may still ask for
+    // with success. One that needs more need not ask each target: so however
+    // many wait, targets are looked at only as often as one of them changes.
+    class MostNeed {
      public:
-      void Note(const RequestSpec& request);
-      bool Covers(const RequestSpec& request) const;
+      // `kinds`: those that the request takes (Placer::KindsFor).
+      bool Excludes(absl::Span<const std::string> kinds, int64_t need) const;
+      void Note(const std::string& kind, int64_t most) { most_[kind] = most; }
 
      private:
-      absl::flat_hash_map<std::string, int64_t> needs_;
-      // Of calls that are not placed: how many choices, and what each needs.
-      // They look at some kinds only, which says nothing of others' needs.
-      absl::flat_hash_set<std::pair<int, int64_t>> calls_;
+      bool Excludes(const std::string& kind, int64_t need) const;
+
+      absl::flat_hash_map<std::string, int64_t> most_;
     };
 
     RequestQueue& queue_;
     const WorkerIds kept_free_;
-    LeastNeed hopeless_;
+    MostNeed with_room_;
   };
 
  private:

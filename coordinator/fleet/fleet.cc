@@ -17,6 +17,7 @@ absl::StatusOr<uint64_t> Fleet::Add(WorkerInfo info) {
     }
   }
   const uint64_t id = next_id_++;
+  ++version_;
   const FleetWorker& worker =
       workers_.try_emplace(id, std::move(info)).first->second;
   worker.cell->max_sessions = is_target ? max_running_ : 0;
@@ -39,6 +40,7 @@ absl::StatusOr<uint64_t> Fleet::Add(WorkerInfo info) {
 void Fleet::Remove(uint64_t id) {
   const auto it = workers_.find(id);
   if (it == workers_.end()) return;
+  ++version_;
   const FleetWorker& worker = it->second;
   LoadsOf(worker.role).erase({worker.load(), id});
   drafts_.erase(std::remove(drafts_.begin(), drafts_.end(), &worker.info),
@@ -51,6 +53,7 @@ void Fleet::Remove(uint64_t id) {
 
 void Fleet::SetReady(uint64_t id, bool ready) {
   workers_.at(id).ready = ready;
+  ++version_;
   if (ready) {
     draining_.erase(id);
   } else {

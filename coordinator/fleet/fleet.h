@@ -63,6 +63,9 @@ class Fleet {
 
   // Whether it takes sessions.
   void SetReady(uint64_t id, bool ready);
+  // Changes as often as a worker comes, goes, or begins or ends to take
+  // sessions.
+  uint64_t version() const { return version_; }
   // The ids of those that do not.
   const std::set<uint64_t>& draining() const { return draining_; }
 
@@ -104,6 +107,7 @@ class Fleet {
   KvLedger ledger_;
   std::string target_fingerprint_;  // of the last target that came
   uint64_t next_id_ = 1;
+  uint64_t version_ = 0;
 };
 
 }  // namespace nacre::coordinator

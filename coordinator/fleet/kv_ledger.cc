@@ -44,11 +44,12 @@ int64_t KvLedger::MostSessions(uint64_t worker_id, int64_t need) const {
   return most;
 }
 
-bool KvLedger::HasRoom(uint64_t worker_id, int64_t need) const {
+int64_t KvLedger::room_tokens(uint64_t worker_id) const {
   const Worker* worker = Find(worker_id);
-  return worker != nullptr && !IsFull(*worker) &&
-         (worker->capacity_tokens == 0 ||
-          need <= worker->granted_tokens - worker->reserved_tokens);
+  if (worker == nullptr || IsFull(*worker)) return -1;
+  if (worker->capacity_tokens == 0) return kAnyNeed;
+  return std::max<int64_t>(worker->granted_tokens - worker->reserved_tokens,
+                           -1);
 }
 
 bool KvLedger::Reserve(uint64_t worker_id, uint64_t session_id, int64_t need) {

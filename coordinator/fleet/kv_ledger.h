@@ -50,7 +50,12 @@ class KvLedger {
   // there: kAnyNumber where nothing says.
   static constexpr int64_t kAnyNumber = std::numeric_limits<int32_t>::max();
   int64_t MostSessions(uint64_t worker_id, int64_t need) const;
-  bool HasRoom(uint64_t worker_id, int64_t need) const;
+  bool HasRoom(uint64_t worker_id, int64_t need) const {
+    return need <= room_tokens(worker_id);
+  }
+  // The largest need that has room; -1: none has, kAnyNeed: it does not tell.
+  static constexpr int64_t kAnyNeed = std::numeric_limits<int64_t>::max();
+  int64_t room_tokens(uint64_t worker_id) const;
 
   // False without room. A session that was closed and opened again on the same
   // worker has reserved twice until the first close is confirmed.

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gateway/token_text.h"
 
 namespace nacre::gateway {
@@ -202,6 +203,74 @@ TEST_F(AnswerConvertTest, EventsSayOnlyWhatWasAskedFor) {
   request_.is_chat = true;
   EXPECT_EQ(Dump(OrderedJson::parse(format.First(0))["choices"][0]["delta"]),
             R"({"role":"assistant","content":""})");
+}
+
+// Events are made as text: it is what the library makes of what they say.
+TEST_F(AnswerConvertTest, EventsAreOneLineOfJsonInTheOrderOfTheApi) {
+  for (const bool is_chat : {false, true}) {
+    request_.is_chat = is_chat;
+    request_.usage.included = true;
+    AnswerFormat format = Format();
+    v1::Chunk chunk;
+    chunk.add_token_ids(5);
+    chunk.set_text("\"\n\xC3\xA4\x7F\xFF");
+    const std::string event = format.Piece(0, chunk);
+    const std::string fingerprint =
+        OrderedJson::parse(event)["system_fingerprint"];
+    const std::string text = R"("\"\n)"
+                             "\xC3\xA4\x7F\xEF\xBF\xBD\"";
+    EXPECT_EQ(event,
+              absl::StrCat(
+                  R"({"id":"id","object":")",
+                  is_chat ? "chat.completion.chunk" : "text_completion",
+                  R"(","created":5,"model":"m","system_fingerprint":")",
+                  fingerprint, R"(","choices":[{"index":0,)",
+                  is_chat ? R"("delta":{"content":)" : R"("text":)", text,
+                  is_chat ? "}" : "",
+                  R"(,"logprobs":null,"finish_reason":null}],"usage":null})"));
+  }
+}
+
+TEST_F(AnswerConvertTest, EventsWithAllThatMayBeAskedForAreOneLineToo) {
+  request_.wants_logprobs = request_.return_token_ids = true;
+  request_.usage.continuous = request_.resumption.offered = true;
+  for (const bool is_chat : {false, true}) {
+    request_.is_chat = is_chat;
+    AnswerFormat format = Format();
+    v1::Start start;
+    start.set_model_fingerprint("f");
+    start.set_seed(3);
+    format.SetStart(start);
+    v1::Chunk chunk;
+    chunk.add_token_ids(2593);
+    chunk.set_text(" main");
+    *chunk.mutable_logprobs() = Complete().logprobs();
+    chunk.mutable_trace()->set_window(2);
+    for (const bool has_start : {true, false}) {
+      const std::string event = format.Piece(0, chunk);
+      const OrderedJson json = OrderedJson::parse(event);
+      EXPECT_EQ(Dump(json), event);
+      EXPECT_EQ(json["choices"][0]["token_ids"][0], 2593);
+      EXPECT_EQ(json["choices"][0]["nacre"]["window"], 2);
+      EXPECT_TRUE(json["usage"].is_object());
+      EXPECT_EQ(json.contains("nacre"), has_start);
+    }
+  }
+}
+
+// The head of events is kept: not over a change of what it says.
+TEST_F(AnswerConvertTest, LaterEventsHaveTheFingerprintThatCame) {
+  AnswerFormat format = Format();
+  v1::Chunk chunk;
+  chunk.set_text("a");
+  const auto fingerprint = [&] {
+    return OrderedJson::parse(format.Piece(0, chunk))["system_fingerprint"]
+        .get<std::string>();
+  };
+  const std::string before = fingerprint();
+  EXPECT_EQ(fingerprint(), before);
+  format.SetNumericsId("n");
+  EXPECT_NE(fingerprint(), before);
 }
 
 TEST_F(AnswerConvertTest, TheFingerprintNamesModelAndNumerics) {

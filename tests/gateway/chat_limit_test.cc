@@ -50,6 +50,16 @@ TEST_F(ChatLimitTest, IsWhatTheLargestTargetHasKvFor) {
   EXPECT_EQ(AskedFor(R"(,"max_tokens":70)"), 70u) << "the client said so";
 }
 
+// Whichever coordinator answered last: the request may go to any of them.
+TEST_F(ChatLimitTest, IsWhatEachCoordinatorHasKvFor) {
+  AddCoordinator([](auto*, const auto&, auto*) { return grpc::Status::OK; });
+  coordinators_[0]->SetKvCapacity(64);
+  coordinators_[1]->SetKvCapacity(48);
+  StartGateway();
+  const uint32_t asked = AskedFor();
+  EXPECT_EQ(asked, 48 - prompt_tokens());
+}
+
 TEST_F(ChatLimitTest, IsForEachChoiceItsPartOfTheKv) {
   coordinators_[0]->SetKvCapacity(64);
   StartGateway();

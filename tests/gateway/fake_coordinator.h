@@ -51,6 +51,10 @@ class FakeCoordinator : public v1::Inference::Service {
   void Drain(int answers) { drained_answers_ = answers; }
   bool is_draining() const { return drained_answers_ > 0; }
 
+  void SetName(const std::string& name) {
+    absl::MutexLock lock(&mu_);
+    name_ = name;
+  }
   void SetVocabSize(uint32_t size) { vocab_size_ = size; }
   void SetKvCapacity(uint64_t tokens) { kv_capacity_ = tokens; }
   // From now on GetModel fails without that bearer token.
@@ -104,6 +108,7 @@ class FakeCoordinator : public v1::Inference::Service {
                         const v1::GetModelRequest*, v1::Model* model) override {
     {
       absl::MutexLock lock(&mu_);
+      model->set_name(name_);
       if (!required_.empty() && TokenOf(*context) != required_) {
         return {grpc::StatusCode::UNAUTHENTICATED, "the token is not accepted"};
       }
@@ -112,7 +117,6 @@ class FakeCoordinator : public v1::Inference::Service {
       --drained_answers_;
       return {grpc::StatusCode::UNAVAILABLE, "draining"};
     }
-    model->set_name("target");
     model->set_context_length(100);
     model->set_vocab_size(vocab_size_);
     model->set_fingerprint("f");
@@ -139,6 +143,7 @@ class FakeCoordinator : public v1::Inference::Service {
   v1::GenerateRequest request_ ABSL_GUARDED_BY(mu_);
   std::string token_ ABSL_GUARDED_BY(mu_);
   std::string required_ ABSL_GUARDED_BY(mu_);  // empty: none
+  std::string name_ ABSL_GUARDED_BY(mu_) = "target";
 };
 
 }  // namespace nacre::gateway

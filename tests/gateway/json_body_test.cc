@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -96,6 +97,24 @@ TEST(JsonBodyTest, ManyObjectsInAnArrayAreReadInLinearTime) {
   OrderedJson object;
   ASSERT_FALSE(ParseBody(ListOf(kObjects, "{}"), &object));
   EXPECT_EQ(object["x"].size(), static_cast<size_t>(kObjects));
+}
+
+TEST(JsonBodyTest, ATextIsAppendedAsItIsDumped) {
+  std::vector<std::string> texts = {"",
+                                    " main",
+                                    "\xC3\xA4",
+                                    "\xE2\x82",
+                                    "a\xFF"
+                                    "b",
+                                    "\xF0\x9F\x98\x80"};
+  for (int c = 0; c < 256; ++c) {
+    texts.push_back({'a', static_cast<char>(c), 'b'});
+  }
+  for (const std::string& text : texts) {
+    std::string json = "before";
+    AppendJsonText(text, &json);
+    EXPECT_EQ(json, "before" + Dump(text));
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "coordinator/dispatch/placer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -352,6 +353,47 @@ TEST_F(PlacerTest, OnlyTheFirstChoiceChoosesAKind) {
   EXPECT_EQ(Placer::NumToPlace(pinned), 1);
   EXPECT_EQ(placer_.TooNarrow(pinned).size(), 0u);
   EXPECT_EQ(Placer::NumToPlace(Request(16)), 1);
+}
+
+TEST_F(PlacerTest, ARequestTakesTheKindsThatAreNotTooNarrow) {
+  using ::testing::ElementsAre;
+  const uint64_t narrow = AddTarget("a", 32);
+  const uint64_t wide = AddTarget("b", 64);
+  EXPECT_THAT(placer_.KindsFor(Request(16)), ElementsAre(""));
+  EXPECT_THAT(placer_.KindsFor(Request(16, "c")), ElementsAre("c"));
+  EXPECT_THAT(placer_.KindsFor(FirstOf(2, Request(16))), ElementsAre("a", "b"));
+  const RequestSpec call = FirstOf(3, Request(16));
+  EXPECT_THAT(placer_.KindsFor(call), ElementsAre("b"));
+  // As the fleet is now.
+  fleet_.SetReady(wide, false);
+  EXPECT_THAT(placer_.KindsFor(call), ElementsAre("a"));
+  AddTarget("c", 48);
+  EXPECT_THAT(placer_.KindsFor(call), ElementsAre("c"));
+  fleet_.Remove(narrow);
+  call.call->numerics_id = "b";  // its first choice runs there
+  EXPECT_THAT(placer_.KindsFor(call), ElementsAre("b"));
+}
+
+TEST_F(PlacerTest, TellsTheLargestNeedThatATargetOfTheKindHolds) {
+  const uint64_t a = AddTarget("a", 32);
+  const uint64_t b = AddTarget("b", 64);
+  const uint64_t other_b = AddTarget("b", 96);
+  fleet_.Seat(b, 1, 16, /*follows_load=*/false);
+  fleet_.Seat(other_b, 2, 80, /*follows_load=*/false);
+  EXPECT_EQ(placer_.MostRoom("", {}), 48);
+  EXPECT_EQ(placer_.MostRoom("", {b}), 32);
+  EXPECT_EQ(placer_.MostRoom("b", {b}), 16);
+  EXPECT_EQ(placer_.MostRoom("c", {}), -1);
+  EXPECT_EQ(placer_.MostCapacity("", {}), 96);
+  EXPECT_EQ(placer_.MostCapacity("a", {}), 32);
+  EXPECT_EQ(placer_.MostCapacity("b", {b, other_b}), -1);
+  // One that takes no sessions has no room, and is kept free for later.
+  fleet_.SetReady(a, false);
+  EXPECT_EQ(placer_.MostRoom("a", {}), -1);
+  EXPECT_EQ(placer_.MostCapacity("a", {}), 32);
+  AddTarget("d", 0);  // it does not tell
+  EXPECT_EQ(placer_.MostRoom("d", {}), KvLedger::kAnyNeed);
+  EXPECT_EQ(placer_.MostCapacity("", {}), KvLedger::kAnyNeed);
 }
 
 TEST_F(PlacerTest, ATargetThatTellsNoSizeHoldsAnyNumber) {

@@ -310,5 +310,38 @@ TEST_F(RequestQueueTest, OnlyWhoNeedsAsMuchIsHopeless) {
   EXPECT_THAT(StartAll(), ElementsAre(8));
 }
 
+// Each needs less than the one before: none is hopeless because of that one.
+TEST_F(RequestQueueTest, WhatWaitsInVainCostsNoLookAtEachTarget) {
+  constexpr int kCapacity = 1 << 14;
+  constexpr uint64_t kTargets = 64;
+  constexpr int kCalls = 300;
+  for (uint64_t i = 0; i < kTargets; ++i) {
+    const uint64_t id = AddTarget(kCapacity, i % 2 == 0 ? "a" : "b");
+    fleet_.Seat(id, 100000 + i, kCapacity - 16, /*follows_load=*/false);
+  }
+  for (int i = kCalls; i > 0; --i) {
+    PushCall(static_cast<uint64_t>(1000 + 2 * i), 2, 16 * (i + 1));
+    Push(static_cast<uint64_t>(10000 + i), 16 * (i + 1));
+    Push(static_cast<uint64_t>(20000 + i), 16 * (i + 1), 0, "b");
+  }
+  EXPECT_THAT(StartAll(), IsEmpty());
+  const auto scans_of_a_pass = [&] {
+    const int64_t before = placer_.scans();
+    StartAll();
+    return placer_.scans() - before;
+  };
+  EXPECT_LE(scans_of_a_pass(), 16);
+  // The same where each keeps targets free, as all are passed often.
+  for (uint64_t id = 1; id <= Admission::kMaxPasses; ++id) Push(id, 16);
+  EXPECT_EQ(StartAll().size(), size_t{Admission::kMaxPasses});
+  Push(50, 16);
+  EXPECT_LE(scans_of_a_pass(), 32);
+  EXPECT_TRUE(queue_.contains(50)) << "all targets are kept free";
+  // Which kinds are wide is asked again as the fleet changes, once for each.
+  fleet_.SetReady(1, false);
+  EXPECT_LE(scans_of_a_pass(), kCalls + 32);
+  EXPECT_LE(scans_of_a_pass(), 32);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator
