@@ -102,6 +102,8 @@ PROTO_FILES = [
     "worker/process/registration.cc",
     # What the gateway's client has of an answer, as it came.
     "gateway/cut_answer.h",
+    # What coordinators told that client of their models, taken together.
+    "gateway/served_model.h",
     # Names of the API's enumerations, for flags, JSON and HTTP.
     "proto/names.h",
 ]
