@@ -92,6 +92,7 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
     if (rows.num_logits == 1 && position < session.committed) continue;
     session.verifies = true;
     if (session.told.has_value()) session.told->BeginStep();
+    if (session.right.has_value()) session.right->BeginStep(session.committed);
     session.attached_in_step = session.holds = false;
     session.step_epoch = session.epoch;
     session.rows.assign(rows.token_ids.begin() + num_committed,
@@ -356,6 +357,9 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
     Fail(
         "request ", index, " at ", position,
         ": the target leaves nodes of its draft that came late out of account");
+  }
+  if (session.right.has_value()) {
+    session.right->OnVerdict(verdict.accepted, num_due_places, &right_nodes_);
   }
   request.accepted += verdict.accepted;
   request.compared += verdict.verified;

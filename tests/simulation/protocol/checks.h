@@ -22,6 +22,7 @@
 #include "model/language_model.h"
 #include "speculation/pipeline.h"
 #include "tests/simulation/protocol/expected.h"
+#include "tests/simulation/protocol/right_nodes.h"
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/table_sampler.h"
@@ -147,6 +148,7 @@ struct SessionOnWorker {
   bool is_over = false;  // ... and that it is closed, or its stream lost
   // Target: of the draft that it was opened with, by exact match.
   absl::optional<ToldPlaces> told;
+  absl::optional<RightNodes> right;
   // Draft: the last position it fed, whether it drew a token after it, and if
   // not, that position, in its next step.
   int last_fed = -1;
@@ -224,6 +226,7 @@ class Checks {
     int64_t remembered = 0;  // from answers to other requests
   };
   const SuffixCounts& suffix_counts() const { return suffix_counts_; }
+  const RightNodes::Counts& right_nodes() const { return right_nodes_; }
 
   // What the client hears.
   void OnChunk(RequestState& request, const coordinator::Chunk& chunk);
@@ -276,6 +279,7 @@ class Checks {
   int64_t num_branch_walks_ = 0;  // steps that committed some of them
   int64_t num_draft_branches_ = 0;
   SuffixCounts suffix_counts_;
+  RightNodes::Counts right_nodes_;
   const std::vector<RequestState>* requests_ = nullptr;
   std::string failure_;
 };

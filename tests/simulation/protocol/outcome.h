@@ -19,6 +19,9 @@ struct Counts {
   int64_t placed_nodes = 0;  // what targets made of what drafts sent, where
   int64_t late_nodes = 0;    // they live on
   int64_t stale_nodes = 0;
+  int64_t right_in_time = 0;  // right_nodes.h
+  int64_t right_late = 0;
+  int64_t right_lost = 0;
   int64_t tree_nodes = 0;      // of trees that drafts grew
   int64_t draft_branches = 0;  // that drafts fed in slots
   int64_t kept_slots = 0;      // of these, that became positions

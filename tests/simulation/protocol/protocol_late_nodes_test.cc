@@ -78,6 +78,12 @@ struct Result {
     return static_cast<double>(counts.stale_nodes) /
            static_cast<double>(num_nodes());
   }
+  // Of the right nodes (right_nodes.h) whose places were committed.
+  int64_t num_right() const { return counts.right_in_time + counts.right_late; }
+  double late_share() const {
+    return static_cast<double>(counts.right_late) /
+           static_cast<double>(num_right());
+  }
   double alpha() const {
     return static_cast<double>(counts.accepted) /
            static_cast<double>(counts.verified);
@@ -120,11 +126,17 @@ constexpr LeastGains kLeastGains[] = {{0.1, 3.5, 3.4, 2.4, 2.8, 0.06},
 double GainOf(const Case& options, const Result& alone, const Result& result) {
   const double gain = static_cast<double>(alone.total_ns) /
                       static_cast<double>(result.total_ns);
-  std::printf("hops %.1f, %s, %s: alpha %.3f, %.2f x ar; %.1f %% stale\n",
-              options.hops,
-              options.draft == DraftKind::kPerfect ? "perfect" : "good",
-              options.grows_tree ? "tree" : "chain", result.alpha(), gain,
-              100.0 * result.stale_share());
+  std::printf(
+      "hops %.1f, %s, %s: alpha %.3f, %.2f x ar; of %lld right nodes %.1f %% "
+      "came late, %lld were thrown away; %.1f %% of all stale\n",
+      options.hops, options.draft == DraftKind::kPerfect ? "perfect" : "good",
+      options.grows_tree ? "tree" : "chain", result.alpha(), gain,
+      static_cast<long long>(result.num_right()), 100.0 * result.late_share(),
+      static_cast<long long>(result.counts.right_lost),
+      100.0 * result.stale_share());
+  // Nothing that is right is thrown away, however late it comes.
+  EXPECT_GT(result.counts.right_in_time, 100);
+  EXPECT_EQ(result.counts.right_lost, 0);
   return gain;
 }
 

@@ -58,6 +58,9 @@ void Counts::Add(const Counts& other) {
   placed_nodes += other.placed_nodes;
   late_nodes += other.late_nodes;
   stale_nodes += other.stale_nodes;
+  right_in_time += other.right_in_time;
+  right_late += other.right_late;
+  right_lost += other.right_lost;
   tree_nodes += other.tree_nodes;
   draft_branches += other.draft_branches;
   kept_slots += other.kept_slots;
@@ -259,6 +262,10 @@ Outcome World::Finish() {
   counts_.suffix_rows = suffixes.rows;
   counts_.suffix_walks = suffixes.walks;
   counts_.remembered = suffixes.remembered;
+  const RightNodes::Counts& right = checks_.right_nodes();
+  counts_.right_in_time = right.in_time;
+  counts_.right_late = right.late;
+  counts_.right_lost = right.lost;
   for (const Service& service : services_) {
     counts_.overtaken += service.queue.num_overtaken();
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/simulation/protocol/world.h"
+#include "tests/simulation/protocol/world_tensors.h"
 #include "wire/session_codec.h"
 
 namespace nacre::protocol {

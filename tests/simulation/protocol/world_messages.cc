@@ -45,6 +45,7 @@ void World::OnOpening(Connection& connection,
   OnOpened(session, OptionsOf(connection.worker).numerics);
   if (opening.has_draft && !session.request->is_ratio() && !schedule_.tampers) {
     session.told.emplace(session.opened_length);
+    session.right.emplace(session.opened_length);
   }
   checks_.OnOpened(session, token_ids);
 }
@@ -125,16 +126,20 @@ void World::OnArrived(Connection& connection,
     // One that holds its last row is still in its step.
     session->attached_in_step |= session->verifies || process.is_stepping();
     session->told.reset();  // its account is of two drafts
+    session->right.reset();
   }
   for (const uint64_t session_id : commands.draft_lost) {
     SessionOnWorker* session = Find(connection, session_id);
-    if (session != nullptr) session->told.reset();
+    if (session == nullptr) continue;
+    session->told.reset();
+    session->right.reset();
   }
   for (const wire::SessionTail& said : commands.tails) {
     SessionOnWorker* session = Find(connection, said.session_id);
     if (session != nullptr && session->told.has_value() &&
         said.tail.epoch == session->epoch) {
       session->told->OnArrived(*session->request, said.tail);
+      session->right->OnArrived(*session->request, said.tail);
     }
   }
 }
