@@ -298,7 +298,7 @@ const std::string& AnswerFormat::HeadText() {
   if (head_text_.empty()) {
     head_text_ = Dump(HeadJson(request_->is_chat ? "chat.completion.chunk"
                                                  : "text_completion"));
-    head_text_.pop_back();  // the brace behind which more follows
+    head_text_.pop_back();  // the closing brace: more fields follow
   }
   return head_text_;
 }

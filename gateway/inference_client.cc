@@ -42,7 +42,8 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
  public:
   State(Options options, EventLoop* loop)
       : options_(std::move(options)), loop_(loop) {
-    // Calls begin anew or go on by themselves (Call): not by gRPC, too.
+    // A Call begins anew or goes on by itself, so gRPC need not send it again.
+    // Polls come again anyway.
     for (const std::string& address : options_.addresses) {
       coordinators_.push_back(
           {address, v1::Inference::NewStub(rpc::CreateChannel(

@@ -59,7 +59,8 @@ absl::StatusOr<int> OriginalLayers(absl::string_view config_json,
   const Json json = Json::parse(config_json.begin(), config_json.end(), nullptr,
                                 /*allow_exceptions=*/false);
   if (!json.is_object()) return num_layers;
-  return IntOr(json, "original_num_hidden_layers", num_layers, 1, num_layers);
+  return IntOr(json, "nacre_original_num_hidden_layers", num_layers, 1,
+               num_layers);
 }
 
 absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,

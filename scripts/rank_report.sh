@@ -3,7 +3,7 @@
 # noise that both sides share and by probability alone. Real processes: the ranks
 # are those that sessions report. Prints the table of docs/trees.md.
 #
-#   scripts/rank_report.sh OUT      build first: make build; 15 minutes
+#   scripts/rank_report.sh OUT      build first: make build; 13 minutes
 #
 # 100 prompts of GSM8K, 96 tokens each, one at a time: many streams at once share a
 # step of the draft, and leave each a chain, whose ranks are with the noise. Steps

@@ -57,6 +57,20 @@ bool IsPossible(const Verdict& verdict, int generated) {
          verdict.verified <= most;
 }
 
+// How many of these ranks, from the first on, are of places that verdicts have
+// told. Forgets those places.
+int TakeTold(std::deque<int>* places, absl::Span<const int> ranks) {
+  int num_told = 0;
+  for (const int rank : ranks) {
+    if (places->empty()) break;
+    ++num_told;
+    // A rank above 1 is the last that the draft tells of a commit. On a branch
+    // the verdict went on.
+    if (rank > 1 || --places->front() == 0) places->pop_front();
+  }
+  return num_told;
+}
+
 }  // namespace
 
 SessionSchedule::SessionSchedule(Options options, std::vector<int32_t> prompt)
@@ -127,7 +141,9 @@ void SessionSchedule::SetPairAlpha(double alpha, const MismatchShares& shares) {
 
 uint32_t SessionSchedule::AttachDraft() {
   draft_attached_ = true;
-  told_places_ = 0;
+  // Verdicts tell of the pair until this draft tells ranks.
+  counts_ranks_ = false;
+  told_places_.clear();
   return ++epoch_;
 }
 
@@ -164,8 +180,7 @@ bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks,
   stats_.prepared += prepared;
   counts_ranks_ = options_.draft_rows > 1 && has_ranks_;
   if (!counts_ranks_) return true;
-  const int num_told = std::min(told_places_, static_cast<int>(ranks.size()));
-  told_places_ -= num_told;
+  const int num_told = TakeTold(&told_places_, ranks);
   news_.verified += static_cast<int>(ranks.size()) - num_told;
   news_.accepted +=
       static_cast<int>(std::count(ranks.begin() + num_told, ranks.end(), 1));
@@ -193,7 +208,9 @@ SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
   commit->token_ids = verdict.token_ids;
   acceptance_.Add(verdict.verified, verdict.accepted);
   if (!counts_ranks_) {
-    told_places_ += verdict.verified;
+    if (verdict.verified > 0 && options_.draft_rows > 1) {
+      told_places_.push_back(verdict.verified);
+    }
     news_.verified += verdict.verified;
     news_.accepted += verdict.accepted;
   }

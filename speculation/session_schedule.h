@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -178,7 +179,8 @@ class SessionSchedule {
   RankHistogram ranks_;
   bool has_ranks_ = false;
   bool counts_ranks_ = false;  // they and not verdicts tell the acceptance
-  int told_places_ = 0;  // of this draft by verdicts, not yet by its ranks
+  // Of this draft by each verdict, not yet by its ranks.
+  std::deque<int> told_places_;
   Comparisons news_;
   SpeculationStats stats_;
   Verdict step_;  // the parts of its verdict that have come

@@ -2,7 +2,7 @@
 # What may include what, sizes of files (tools/check_layout.py); whether places
 # of the product say the same (tools/like_lines.py); whether what the documents
 # point to is there (tools/check_links.py); the plans of .ci/run; whether the
-# sources can be configured without tests, which only stages in turn do.
+# sources can be configured without tests, as some stages in turn do.
 source "$(dirname "$0")/common.sh"
 
 python3 tools/check_layout.py --self-test

@@ -79,7 +79,7 @@ class Health {
   Target target_ ABSL_GUARDED_BY(mu_) = Target::kNone;
   int64_t awaited_until_ns_ ABSL_GUARDED_BY(mu_) = 0;
   bool has_draft_ ABSL_GUARDED_BY(mu_) = false;
-  bool had_draft_ ABSL_GUARDED_BY(mu_) = false;  // be it one without sessions
+  bool had_draft_ ABSL_GUARDED_BY(mu_) = false;  // ready or not
   Watchdog watchdog_ ABSL_GUARDED_BY(mu_);
   PeriodicThread thread_;  // the last member: it uses the others
 };

@@ -14,7 +14,7 @@ namespace nacre::coordinator {
 namespace {
 
 constexpr size_t kMostGone = 64;
-// More different calls wait seldom.
+// Of calls that differ in choices or length. Rarely do more wait.
 constexpr size_t kMostWideKinds = 4096;
 
 bool IsOfKind(const std::string& numerics_id, const RequestSpec& request) {

@@ -72,8 +72,8 @@ class Placer {
   // There the other choices would wait for each other, or be refused.
   WorkerIds TooNarrow(const RequestSpec& request) const;
   // The kinds of which the request takes ready targets, "" for any: all but
-  // those that are TooNarrow, for a call that has not been placed. Valid as
-  // long as the request and the fleet stay as they are.
+  // those that are TooNarrow, for a call that has not been placed. Valid
+  // until the request or the fleet changes, or the next call.
   absl::Span<const std::string> KindsFor(const RequestSpec& request) const;
   // Of the targets of a kind ("": of all) but those of `except`: the largest
   // need for which a ready one has room, and for which one would have if it had

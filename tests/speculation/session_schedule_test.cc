@@ -323,6 +323,39 @@ TEST(SessionSchedule, EachPlaceTellsOfThePairOnce) {
   EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 1, 1));
 }
 
+// A verdict goes on along a branch, of which the draft tells no ranks. These
+// places are not those of the next ranks.
+TEST(SessionSchedule, PlacesOnABranchAreNotThoseOfTheNextRanks) {
+  SessionSchedule schedule = OpenTree();
+  const uint32_t epoch = schedule.AttachDraft();
+  Commit commit;
+  const Verdict first = MakeVerdict(3, {1, 2, 3, 4, 5}, 4, 4);
+  ASSERT_EQ(schedule.OnVerdict(first, &commit), Outcome::kApplied);
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 4, 4));
+  ASSERT_TRUE(schedule.OnRanks(epoch, {1, 2}));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 0, 0));
+  ASSERT_TRUE(schedule.OnRanks(epoch, {1, 1, 2}));
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 3, 2));
+}
+
+// A draft that tells no ranks is told of by verdicts, also after one that did.
+TEST(SessionSchedule, VerdictsTellOfTheNextDraftUntilItTellsRanks) {
+  SessionSchedule schedule = OpenTree();
+  ASSERT_TRUE(schedule.OnRanks(schedule.AttachDraft(), {}));
+  Commit commit;
+  ASSERT_EQ(schedule.OnVerdict(MakeVerdict(3, {1, 2}, 2, 1), &commit),
+            Outcome::kApplied);
+  schedule.OnDraftLost();
+  const uint32_t epoch = schedule.AttachDraft();
+  ASSERT_TRUE(schedule.OnRanks(epoch, {1}));
+  schedule.TakeNewsOfPair();
+  schedule.OnDraftLost();
+  schedule.AttachDraft();
+  ASSERT_EQ(schedule.OnVerdict(MakeVerdict(5, {3, 4, 5}, 3, 2), &commit),
+            Outcome::kApplied);
+  EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 3, 2));
+}
+
 // What verdicts told of a draft that was lost, the next one does not tell.
 TEST(SessionSchedule, PlacesOfAnEarlierDraftAreNotTheNextOnes) {
   SessionSchedule schedule = OpenTree();

@@ -243,7 +243,7 @@ absl::Status InflateCheckpoint(const InflateOptions& options) {
         "the output folder ", options.out_dir, " is the input folder"));
   }
 
-  // The input's config with the two numbers changed, checked like any other.
+  // The input's config with the numbers changed, checked like any other.
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<MappedFile> config_file,
       MappedFile::Open(absl::StrCat(options.in_dir, "/config.json")));
@@ -260,8 +260,10 @@ absl::Status InflateCheckpoint(const InflateOptions& options) {
                                             /*allow_exceptions=*/false);
   const model::FieldNames& fields =
       model::FindFamily(from.architecture)->fields;
-  // Inflated before, it keeps what it says.
-  json.emplace("original_num_hidden_layers", from.num_hidden_layers);
+  // Inflated before, it keeps what it says. The name is our own: others write
+  // the same without the prefix of what they cut or doubled.
+  auto& original = json["nacre_original_num_hidden_layers"];
+  if (original.is_null()) original = from.num_hidden_layers;
   json[fields.num_layers] = options.num_layers;
   json[fields.intermediate_size] =
       options.intermediate_size.value_or(from.intermediate_size);

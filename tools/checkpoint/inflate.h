@@ -37,11 +37,11 @@ struct InflateOptions {
 // Writes model.safetensors, config.json and copies of the tokenizer's files and
 // generation_config.json. Holds one row at a time in memory. The config is
 // written last, so a folder with one is whole. It says how many layers there
-// were before any was added, as original_num_hidden_layers: drafts of the input
-// read the layers that they were trained with. INVALID_ARGUMENT: fewer layers
-// or columns than now, columns not in whole groups, out_dir the same as in_dir.
-// UNIMPLEMENTED: quantized weights. Else the errors of reading the input and of
-// the disk.
+// were before any was added, as nacre_original_num_hidden_layers: drafts of the
+// input read the layers that they were trained with. INVALID_ARGUMENT: fewer
+// layers or columns than now, columns not in whole groups, out_dir the same as
+// in_dir. UNIMPLEMENTED: quantized weights. Else the errors of reading the
+// input and of the disk.
 absl::Status InflateCheckpoint(const InflateOptions& options);
 
 }  // namespace nacre::tools

@@ -70,7 +70,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
       ABSL_GUARDED_BY(mu_);
   std::vector<Reader*> scheduled_ ABSL_GUARDED_BY(mu_);
   uint64_t replaced_ ABSL_GUARDED_BY(mu_) = 0;
-  std::atomic<uint64_t> sent_{0};  // written by whoever writes to a reader
+  std::atomic<uint64_t> sent_{0};  // by the thread that writes
   std::atomic<uint64_t> sent_bytes_{0};
   std::thread thread_;
 };

@@ -88,7 +88,15 @@ struct Fault {
 
   // Else it is one of the coordinator.
   bool is_of_worker() const {
-    return kind < Kind::kRestartCoordinator || kind == Kind::kLateHeartbeats;
+    switch (kind) {
+      case Kind::kRestartCoordinator:
+      case Kind::kStopCoordinator:
+      case Kind::kPartition:
+      case Kind::kCutClients:
+        return false;
+      default:
+        return true;
+    }
   }
 };
 

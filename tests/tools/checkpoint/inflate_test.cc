@@ -212,16 +212,16 @@ TEST_F(InflateTest, DraftsReadTheLayersThatWereThere) {
   const std::string path = options_.out_dir + "/config.json";
   auto config = nlohmann::json::parse(ReadFile(path));
   for (const int wrong : {0, 13}) {
-    config["original_num_hidden_layers"] = wrong;
+    config["nacre_original_num_hidden_layers"] = wrong;
     WriteFile(path, config.dump());
     const absl::Status status =
         model::LoadModel(options_.out_dir, backend.get(),
                          {.kv_cache_bytes = 1 << 18})
             .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(
-        std::string(status.message()),
-        HasSubstr("original_num_hidden_layers is " + std::to_string(wrong)));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("nacre_original_num_hidden_layers is " +
+                          std::to_string(wrong)));
   }
 }
 
