@@ -1,5 +1,5 @@
-// What several coordinators serve together: so that it does not change with the
-// one that answered last.
+// What several coordinators serve together, so that names and sizes do not
+// depend on the one that answered last.
 //
 // Pure functions.
 

@@ -178,7 +178,8 @@ bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks,
     has_ranks_ = true;
   }
   stats_.prepared += prepared;
-  counts_ranks_ = options_.draft_rows > 1 && has_ranks_;
+  // A report of none is no sign that this draft tells them.
+  counts_ranks_ |= options_.draft_rows > 1 && !ranks.empty();
   if (!counts_ranks_) return true;
   const int num_told = TakeTold(&told_places_, ranks);
   news_.verified += static_cast<int>(ranks.size()) - num_told;

@@ -350,7 +350,7 @@ TEST(SessionSchedule, VerdictsTellOfTheNextDraftUntilItTellsRanks) {
   ASSERT_TRUE(schedule.OnRanks(epoch, {1}));
   schedule.TakeNewsOfPair();
   schedule.OnDraftLost();
-  schedule.AttachDraft();
+  ASSERT_TRUE(schedule.OnRanks(schedule.AttachDraft(), {}));
   ASSERT_EQ(schedule.OnVerdict(MakeVerdict(5, {3, 4, 5}, 3, 2), &commit),
             Outcome::kApplied);
   EXPECT_TRUE(Tells(schedule.TakeNewsOfPair(), 3, 2));
