@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/flag_set.h"
+#include "common/heap_trimmer.h"
 #include "common/logging.h"
 #include "common/mutex_checks.h"
 #include "common/quoted.h"
@@ -30,7 +31,6 @@
 #include "coordinator/api/registry_service.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/dispatch/tick_thread.h"
-#include "coordinator/heap_trimmer.h"
 #include "coordinator/limit_flags.h"
 #include "coordinator/observe/observability.h"
 #include "coordinator/security_flags.h"
@@ -259,8 +259,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace nacre::coordinator
 
 int main(int argc, char** argv) {
-  nacre::coordinator::RestartWithoutThreadCaches(argv);
-  nacre::coordinator::LimitHeap();
+  nacre::StartWithSmallHeap(argv);
   nacre::DisableMutexChecks();
   nacre::rpc::BlockTerminationSignals();
   return nacre::telemetry::RunProgram(

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "common/files.h"
+#include "common/heap_trimmer.h"
 #include "common/listen_address.h"
 #include "common/mutex_checks.h"
 #include "common/rpc/acceptor.h"
@@ -204,6 +205,8 @@ absl::Status Run(const GatewayFlags& flags) {
       flags.public_tls.empty() ? "plaintext" : "TLS", flags.coordinators,
       model.chats.source().empty() ? "none" : "found");
 
+  HeapTrimmer trimmer({});
+  trimmer.Start();
   rpc::WaitForTerminationSignal();
   spdlog::info("draining {} answers", server->running());
   if (!server->Drain(flags.waits.drain_timeout)) {
@@ -224,6 +227,7 @@ absl::Status Run(const GatewayFlags& flags) {
 }  // namespace nacre::gateway
 
 int main(int argc, char** argv) {
+  nacre::StartWithSmallHeap(argv);
   nacre::DisableMutexChecks();
   nacre::rpc::BlockTerminationSignals();
   return nacre::telemetry::RunProgram(

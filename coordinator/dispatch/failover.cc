@@ -44,21 +44,16 @@ uint64_t Failover::EqualTarget(const FailoverRecord& record,
 }
 
 bool Failover::MayGoOn(FailoverRecord* record, uint64_t refuser,
-                       const absl::Status& status, bool was_running) const {
+                       const absl::Status& status) const {
   record->refused_by.insert(refuser);
   if (absl::IsInternal(status)) record->failed_on.insert(refuser);
-  // No room, or it has forgotten the session: another may do, or this one
-  // later. Its device has failed: another may do, now or when it has room.
-  const FleetWorker* const worker = fleet_.Find(refuser);
-  // It serves other coordinators, too: how much of it is ours has changed.
-  const bool is_shared = worker != nullptr && worker->info.grants_kv;
-  const bool may_wait =
-      (absl::IsResourceExhausted(status) && (was_running || is_shared)) ||
-      absl::IsAborted(status) ||
-      (absl::IsInternal(status) && HasSoundTarget(*record));
-  if (may_wait) return true;
-  return absl::IsResourceExhausted(status) &&
-         EqualTarget(*record, /*except=*/{}) != 0;
+  // It was placed where it was said to have room. So what holds that goes: the
+  // session of a lost stream, or what other coordinators were granted.
+  if (absl::IsResourceExhausted(status)) return true;
+  // The target has forgotten it: another may do, or this one later. Its device
+  // has failed: another may do, now or when it has room.
+  return absl::IsAborted(status) ||
+         (absl::IsInternal(status) && HasSoundTarget(*record));
 }
 
 void Failover::Hold(uint64_t session_id, FailoverRecord* record,

@@ -47,7 +47,6 @@ struct FailoverRecord {
   int num_losses = 0;
   // Why it lost the last one.
   std::string reason;
-  bool moved = false;    // off a draining target
   WorkerIds refused_by;  // workers, drafts too, that could not open it
   WorkerIds failed_on;   // whose device failed it: they are never asked again
 };
@@ -68,9 +67,9 @@ class Failover {
   uint64_t EqualTarget(const FailoverRecord& record,
                        const WorkerIds& except) const;
   // Notes that the target `refuser` could not, or no longer, serve the session,
-  // and says whether another may: now, or, if it had been running, later.
+  // and says whether another may, or this one, now or later.
   bool MayGoOn(FailoverRecord* record, uint64_t refuser,
-               const absl::Status& status, bool was_running) const;
+               const absl::Status& status) const;
 
   // The session, which is on no target now, waits for one from `now_ns`.
   // `reason` is for its client, should it end. The record stays where it is

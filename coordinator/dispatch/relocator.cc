@@ -39,12 +39,8 @@ void Relocator::OnHeld(Session& session) {
 }
 
 void Relocator::OnTargetFailure(Session& session, const absl::Status& status) {
-  const bool was_running = session.schedule().generated() > 0 ||
-                           session.failover.num_losses > 0 ||
-                           session.failover.moved;
   const uint64_t refuser = session.target_worker;
-  if (!state_.failover.MayGoOn(&session.failover, refuser, status,
-                               was_running)) {
+  if (!state_.failover.MayGoOn(&session.failover, refuser, status)) {
     desk_.Fail(session, status);
     return;
   }
@@ -104,7 +100,6 @@ void Relocator::MoveFromDraining() {
                  target_id != 0) {
         pairing_.link(worker_id)->Close(session_id);
         pairing_.TakeOff(session);
-        session.failover.moved = true;
         // The next one finds less room.
         pairing_.TakeTarget(session, target_id);
         moved.push_back(&session);

@@ -244,7 +244,7 @@ class HostileTest : public ::testing::Test {
   }
 
   // The coordinator has started itself again, as the same process
-  // (coordinator/heap_trimmer.h).
+  // (common/heap_trimmer.h).
   void ExpectNoThreadCaches() {
     const pid_t pid = service_->cluster().supervisor().PidOf("coordinator");
     const auto environment = ReadFile(absl::StrCat("/proc/", pid, "/environ"));

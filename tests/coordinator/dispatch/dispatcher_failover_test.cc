@@ -288,9 +288,28 @@ TEST_F(FailoverTest, ATargetWithoutRoomIsNotTheLastWordWhileThereIsAnother) {
   EXPECT_THAT(full.client->Take(), IsEmpty());  // it has closed it itself
   EXPECT_EQ(TargetAddress(run.id), "t1");
   EXPECT_EQ(NumSessions(full), 0);
+  // Sessions of lost streams may hold what was said to be free.
   Fail(roomy, run.id, kExhausted, "no KV room here either");
-  EXPECT_EQ(run.sink->error(),
-            absl::ResourceExhaustedError("no KV room here either"));
+  EXPECT_EQ(run.sink->num_ends(), 0);
+  now_ns_ += kSecond;
+  dispatcher_.Tick();
+  EXPECT_EQ(NumSessions(full) + NumSessions(roomy), 1);
+  Fail(NumSessions(full) == 1 ? full : roomy, run.id, kExhausted, "still none");
+  now_ns_ += kTimeout;
+  dispatcher_.Tick();  // asks a last time
+  EXPECT_EQ(run.sink->num_ends(), 0);
+}
+
+TEST_F(FailoverTest, ARequestThatNoTargetHasRoomForEndsAfterTheTimeout) {
+  const Worker full = AddTarget("t0");
+  const Run run = Start();
+  Fail(full, run.id, kExhausted, "no KV room");
+  now_ns_ = 1000 + kTimeout;
+  dispatcher_.Tick();  // asks a last time
+  Fail(full, run.id, kExhausted, "no KV room");
+  EXPECT_EQ(run.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(run.sink->error().message()),
+              HasSubstr("no KV room"));
   EXPECT_EQ(run.sink->num_ends(), 1);
 }
 

@@ -114,36 +114,34 @@ TEST_F(FailoverRulesTest, ARequestThatKillsItsTargetsEnds) {
   EXPECT_EQ(record_.give_up_ns, kNever);
 }
 
-TEST_F(FailoverRulesTest, WithoutRoomOnlyARunningSessionWaits) {
+// Not only one that had been running: it was placed by what the target said.
+TEST_F(FailoverRulesTest, WithoutTheRoomThatWasSaidASessionWaits) {
   const uint64_t full = Add();
   const absl::Status no_room = absl::ResourceExhaustedError("no room");
-  EXPECT_FALSE(failover_.MayGoOn(&record_, full, no_room, false));
+  EXPECT_TRUE(failover_.MayGoOn(&record_, full, no_room));
   EXPECT_THAT(record_.refused_by, UnorderedElementsAre(full));
-  EXPECT_TRUE(failover_.MayGoOn(&record_, full, no_room, true));
-  Add();  // there is another one
-  EXPECT_TRUE(failover_.MayGoOn(&record_, full, no_room, false));
   EXPECT_TRUE(record_.failed_on.empty());
 }
 
 TEST_F(FailoverRulesTest, AForgottenSessionGoesOnAnyOtherFailureEnds) {
   const uint64_t target = Add();
-  EXPECT_TRUE(failover_.MayGoOn(&record_, target,
-                                absl::AbortedError("forgotten"), false));
-  EXPECT_FALSE(failover_.MayGoOn(
-      &record_, target, absl::InvalidArgumentError("a bad prompt"), true));
+  EXPECT_TRUE(
+      failover_.MayGoOn(&record_, target, absl::AbortedError("forgotten")));
+  EXPECT_FALSE(failover_.MayGoOn(&record_, target,
+                                 absl::InvalidArgumentError("a bad prompt")));
 }
 
 // A full one is sound, too: it will have room.
 TEST_F(FailoverRulesTest, AfterAFailedDeviceAnotherMustBeSound) {
   const absl::Status failed = absl::InternalError("its device failed");
   const uint64_t first = Add();
-  EXPECT_FALSE(failover_.MayGoOn(&record_, first, failed, true));
+  EXPECT_FALSE(failover_.MayGoOn(&record_, first, failed));
   EXPECT_THAT(record_.failed_on, UnorderedElementsAre(first));
   const uint64_t second = Add();
   Fill(second);
-  EXPECT_TRUE(failover_.MayGoOn(&record_, first, failed, false));
+  EXPECT_TRUE(failover_.MayGoOn(&record_, first, failed));
   fleet_.at(second).ready = false;
-  EXPECT_FALSE(failover_.MayGoOn(&record_, first, failed, false));
+  EXPECT_FALSE(failover_.MayGoOn(&record_, first, failed));
 }
 
 TEST_F(FailoverRulesTest, RefusersAreAskedAgainButNotFailedDevices) {
@@ -151,7 +149,7 @@ TEST_F(FailoverRulesTest, RefusersAreAskedAgainButNotFailedDevices) {
   const uint64_t broken = Add();
   record_.failed_on = record_.refused_by = {broken};
   const absl::Status no_room = absl::ResourceExhaustedError("no room");
-  ASSERT_TRUE(failover_.MayGoOn(&record_, full, no_room, true));
+  ASSERT_TRUE(failover_.MayGoOn(&record_, full, no_room));
   failover_.HoldRefused(kSession, &record_, full, no_room, 1000);
   EXPECT_EQ(record_.num_losses, 0);
   EXPECT_EQ(record_.reason, "target worker there gave it up: no room");
@@ -167,7 +165,7 @@ TEST_F(FailoverRulesTest, ARefusalDoesNotProlongTheWait) {
   failover_.Release(kSession);
   const int64_t late_ns = 1000 + kTimeoutNs - 1;
   const absl::Status status = absl::AbortedError("forgotten");
-  ASSERT_TRUE(failover_.MayGoOn(&record_, target, status, true));
+  ASSERT_TRUE(failover_.MayGoOn(&record_, target, status));
   failover_.HoldRefused(kSession, &record_, target, status, late_ns);
   EXPECT_EQ(record_.num_losses, 1);
   EXPECT_EQ(record_.give_up_ns, 1000 + kTimeoutNs);

@@ -46,7 +46,6 @@ struct RequestState {
   Expected expected;
   // Opened last, and neither closed nor known to have failed.
   const SessionOnWorker* target = nullptr;
-  int num_refusals = 0;  // by targets without room
   // The first since its last verdict; -1: none.
   int64_t refused_ns = -1;
   // Since its last verdict a target was lost with it, or has failed it.
@@ -98,7 +97,7 @@ struct RequestState {
     ++call;
     session_id = 0;
     target = nullptr;
-    num_refusals = call_targets = pending_chunks = 0;
+    call_targets = pending_chunks = 0;
     refused_ns = -1;
     lost_target = false;
     losses = 0;

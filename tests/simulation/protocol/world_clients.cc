@@ -309,8 +309,8 @@ bool World::LacksKind(const RequestState& request) {
 }
 
 bool World::LacksRoom(const RequestState& request) {
-  // Once it has run, it waits for room, wherever it ran.
-  if (request.num_refusals < request.call_targets) return false;
+  // Once a target was to open it, it waits for room, also where that had none.
+  if (request.call_targets > 0) return false;
   // Where its time is no reason, no target is large enough.
   if (schedule_.queue_timeout_ns == kNoStarvation) {
     return !HasOtherTarget(request);
@@ -330,8 +330,6 @@ bool World::LacksRoom(const RequestState& request) {
                     [](const Fault& fault) {
                       return fault.kind == Fault::Kind::kDrain;
                     }) >= 3;
-  // A target whose lost stream still holds what was said to be free.
-  if (request.num_refusals > 0) return kv_is_scarce && counts_.faults > 0;
   return (kv_is_scarce || schedule_.max_running > 0) && !HasFreeRoom(request);
 }
 

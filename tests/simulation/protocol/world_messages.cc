@@ -340,7 +340,6 @@ void World::HearFailure(SessionOnWorker& session, absl::StatusCode code) {
   if (request.target != &session) return;
   request.target = nullptr;
   if (code == absl::StatusCode::kResourceExhausted) {
-    ++request.num_refusals;
     if (request.refused_ns < 0) request.refused_ns = now_ns();
   } else {
     request.lost_target = true;

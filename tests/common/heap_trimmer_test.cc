@@ -1,4 +1,4 @@
-#include "coordinator/heap_trimmer.h"
+#include "common/heap_trimmer.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "tests/integration/memory.h"
 #include "tests/testing/sanitizers.h"
 
-namespace nacre::coordinator {
+namespace nacre {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -89,4 +89,4 @@ TEST(HeapTrimmerTest, ABurstBeforeTheFirstLookGoesBack) {
 }
 
 }  // namespace
-}  // namespace nacre::coordinator
+}  // namespace nacre

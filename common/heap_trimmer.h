@@ -4,8 +4,8 @@
 // what that took. Only malloc_trim gives such pages back, and nothing calls it
 // by itself.
 
-#ifndef COORDINATOR_HEAP_TRIMMER_H_
-#define COORDINATOR_HEAP_TRIMMER_H_
+#ifndef COMMON_HEAP_TRIMMER_H_
+#define COMMON_HEAP_TRIMMER_H_
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@
 #include "absl/types/optional.h"
 #include "common/periodic_thread.h"
 
-namespace nacre::coordinator {
+namespace nacre {
 
 // What GLIBC_TUNABLES has to be so that threads cache no freed pieces, if it
 // does not say how many already. `now`: its value, null if there is none. Such
@@ -22,13 +22,11 @@ namespace nacre::coordinator {
 // that they lie in, for good.
 absl::optional<std::string> TunablesWithoutThreadCaches(const char* now);
 
-// Sees to that. A running program cannot change it, so the first time this one
-// is started again, with the same arguments and process id. First of all in
-// main(). Where it cannot be (no /proc), all goes on as before.
-void RestartWithoutThreadCaches(char** argv);
-
-// Has malloc keep few arenas and little of large pieces. Before other threads.
-void LimitHeap();
+// First of all in main(): sees to that, and has malloc keep few arenas and
+// little of large pieces. A running program cannot change what threads cache,
+// so the first time this one is started again, with the same arguments and
+// process id. Where it cannot be (no /proc), all goes on as before.
+void StartWithSmallHeap(char** argv);
 
 // Owns one thread. Trimming takes some milliseconds for 100 MiB, in which
 // threads that allocate may wait. So it comes only where more is unused than
@@ -59,6 +57,6 @@ class HeapTrimmer {
   PeriodicThread thread_;
 };
 
-}  // namespace nacre::coordinator
+}  // namespace nacre
 
-#endif  // COORDINATOR_HEAP_TRIMMER_H_
+#endif  // COMMON_HEAP_TRIMMER_H_

@@ -1,4 +1,4 @@
-#include "coordinator/heap_trimmer.h"
+#include "common/heap_trimmer.h"
 
 #include <malloc.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace nacre::coordinator {
+namespace nacre {
 namespace {
 
 int64_t ResidentBytes() {
@@ -37,20 +37,22 @@ absl::optional<std::string> TunablesWithoutThreadCaches(const char* now) {
   return absl::StrCat(before, before.empty() ? "" : ":", kName, "=0");
 }
 
-void RestartWithoutThreadCaches(char** argv) {
-  const auto tunables =
-      TunablesWithoutThreadCaches(std::getenv("GLIBC_TUNABLES"));
-  if (!tunables.has_value()) return;
-  setenv("GLIBC_TUNABLES", tunables->c_str(), /*overwrite=*/1);
-  execv("/proc/self/exe", argv);
-}
-
 void LimitHeap() {
   // glibc would raise the first limit up to 32 MiB with the first large piece,
   // and hold 16 arenas on two cores.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   mallopt(M_TRIM_THRESHOLD, 1 << 20);
   mallopt(M_ARENA_MAX, 4);
+}
+
+void StartWithSmallHeap(char** argv) {
+  const auto tunables =
+      TunablesWithoutThreadCaches(std::getenv("GLIBC_TUNABLES"));
+  if (tunables.has_value()) {
+    setenv("GLIBC_TUNABLES", tunables->c_str(), /*overwrite=*/1);
+    execv("/proc/self/exe", argv);
+  }
+  LimitHeap();
 }
 
 bool HeapTrimmer::Look() {
@@ -64,4 +66,4 @@ bool HeapTrimmer::Look() {
   return true;
 }
 
-}  // namespace nacre::coordinator
+}  // namespace nacre
