@@ -22,10 +22,12 @@ namespace nacre {
 // that they lie in, for good.
 absl::optional<std::string> TunablesWithoutThreadCaches(const char* now);
 
-// First of all in main(): sees to that, and has malloc keep few arenas and
-// little of large pieces. A running program cannot change what threads cache,
-// so the first time this one is started again, with the same arguments and
-// process id. Where it cannot be (no /proc), all goes on as before.
+// Has malloc keep few arenas and little of large pieces. Before other threads.
+void LimitHeap();
+
+// First of all in main(): sees to both. A running program cannot change what
+// threads cache, so the first time this one is started again, with the same
+// arguments and process id. Where it cannot be (no /proc), threads cache.
 void StartWithSmallHeap(char** argv);
 
 // Owns one thread. Trimming takes some milliseconds for 100 MiB, in which
