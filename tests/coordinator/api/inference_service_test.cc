@@ -323,18 +323,18 @@ TEST_F(InferenceServiceTest, TheTargetsRefusalIsTheAnswer) {
       v1::TargetEvent event;
       v1::SessionError* error = event.add_errors();
       error->set_session_id(open.session_id());
-      error->set_code(8);
-      error->set_message("no KV room");
+      error->set_code(3);
+      error->set_message("no such token");
       worker_.target.Send(std::move(event));
     }
   });
   const Answer answer = Generate();
-  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(answer.status.error_message(), "no KV room");
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(answer.status.error_message(), "no such token");
 }
 
-// But for what another target, or this one later, may do better: with none to
-// wait for, a session that it has forgotten is lost with it.
+// But for what another target, or this one later, may do better: with no time
+// to wait, a session without room, or that it has forgotten, is lost with it.
 TEST_F(InferenceServiceTest, EveryWordOfATargetHasItsStatus) {
   Attach();
   struct Case {
@@ -343,7 +343,7 @@ TEST_F(InferenceServiceTest, EveryWordOfATargetHasItsStatus) {
   };
   for (const Case& word : {Case{3, grpc::StatusCode::INVALID_ARGUMENT},
                            Case{6, grpc::StatusCode::ALREADY_EXISTS},
-                           Case{8, grpc::StatusCode::RESOURCE_EXHAUSTED},
+                           Case{8, grpc::StatusCode::UNAVAILABLE},
                            Case{10, grpc::StatusCode::UNAVAILABLE},
                            Case{13, grpc::StatusCode::INTERNAL},
                            Case{0, grpc::StatusCode::INTERNAL},

@@ -254,9 +254,9 @@ TEST_F(DispatcherTest, ATargetsErrorIsTheClientsError) {
   const Worker draft = AddDraft();
   const Run run = Start();
   draft.client->Take();
-  Fail(target, run.id, 8, "no KV room for 1002 tokens");
+  Fail(target, run.id, 3, "token 1002 is none of 1000");
   EXPECT_EQ(run.sink->error(),
-            absl::ResourceExhaustedError("no KV room for 1002 tokens"));
+            absl::InvalidArgumentError("token 1002 is none of 1000"));
   EXPECT_THAT(draft.client->Take(),
               ElementsAre(absl::StrCat("close ", run.id)));
 }
