@@ -4,9 +4,10 @@ what it says alone. How much memory the gateway takes, how many tokens come a se
   crowd.py --programs DIR --models DIR [--streams N] [--tokens N] [--rounds N]
 
 Prints what was measured as JSON. Exits with 1 where a stream was wrong, where the
-gateway took more memory than it may, or where HTTP cost the service's processes more
-CPU than gRPC did by more than a tenth. How fast it all went depends on the machine, and
-on what else it does: that is printed alone.
+gateway took more memory than it may, or where HTTP cost the service's processes so much
+more CPU than gRPC that it would lose more than a tenth of the tokens a second were CPU
+all there is. How fast it all went depends on the machine, and on what else it does:
+that is printed alone.
 
 Both clients keep the bytes that come and read them after the clock has stopped.
 """
@@ -31,8 +32,8 @@ from streams import nacre
 
 from nacre import _messages, _request  # after `streams`, which says where it is
 
-MOST_KIB = 30 * 1024  # of the gateway beyond idle, for a thousand streams
-MOST_CPU = 1.1  # of the service's processes, over HTTP by gRPC
+MOST_KIB = 30_000_000 / 1024  # of the gateway beyond idle, for a thousand streams
+MOST_CPU = round(1 / 0.9, 3)  # of the service's processes, over HTTP by gRPC
 KINDS = 8  # of requests, each by another seed
 PROMPT = clients.PROMPTS[0]
 SAMPLE_SECONDS = 0.02
