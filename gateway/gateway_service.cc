@@ -276,6 +276,13 @@ std::optional<ApiError> GatewayService::CheckModel(
       std::find(names.begin(), names.end(), name) != names.end()) {
     return std::nullopt;
   }
+  const std::vector<std::string>& away = served.away_names;
+  if (options_.served_names.empty() &&
+      std::find(away.begin(), away.end(), name) != away.end()) {
+    return ErrorOf(absl::UnavailableError(absl::StrCat(
+        "model ", Quoted(name),
+        " is not served now: the coordinators that have it do not answer")));
+  }
   return ErrorOf(absl::NotFoundError(absl::StrCat("model ", Quoted(name),
                                                   " is not served; \"",
                                                   ModelName(served), "\" is")));

@@ -156,7 +156,8 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
       LogChange(status, &coordinator);
       absl::MutexLock lock(&mu_);
       asked_.insert(index);
-      said_[index] = status.ok() ? std::make_optional(model) : std::nullopt;
+      if (status.ok()) said_[index].model = model;
+      said_[index].is_away = !status.ok();
       if (auto served = ServedTogether(said_)) model_ = *std::move(served);
       if (!status.ok()) {
         failure_ = absl::UnavailableError(absl::StrCat(
@@ -186,7 +187,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
   const Options options_;
   EventLoop* const loop_;
   std::vector<Coordinator> coordinators_;
-  std::vector<std::optional<v1::Model>> said_;  // last, by each
+  std::vector<Said> said_;  // by each
   size_t turn_ = 0;
   absl::BitGen random_;
   RunningCalls calls_;

@@ -42,16 +42,21 @@ void RefuseUnknown(FieldReader* reader, FieldReader* outer) {
   if (reader->error()) outer->Fail(*reader->error());
 }
 
-// A string, since many readers of JSON keep 53 bits of a number.
+// As StartJson writes it: a string, since many readers of JSON keep 53 bits of
+// a number. A parser takes " +5" and "05", too, which no answer has.
 std::optional<uint64_t> SeedOf(FieldReader* reader) {
   const OrderedJson* const field = Needed("seed", reader);
   if (field == nullptr) return std::nullopt;
   uint64_t seed = 0;
-  if (field->is_string() &&
-      absl::SimpleAtoi(field->get_ref<const std::string&>(), &seed)) {
-    return seed;
+  if (field->is_string()) {
+    const auto& text = field->get_ref<const std::string&>();
+    if (absl::SimpleAtoi(text, &seed) && absl::StrCat(seed) == text) {
+      return seed;
+    }
   }
-  reader->FailField("seed", *field, "a string with a whole number of 64 bits");
+  reader->FailField(
+      "seed", *field,
+      "the answer's: a string of the digits of a whole number below 2^64");
   return std::nullopt;
 }
 

@@ -37,6 +37,24 @@ IMAGE_VOLUMES_SINCE = "1.31"
 FOREIGN = {"PodMonitor", "PrometheusRule", "ScaledObject", "HTTPRoute", "GRPCRoute"}
 # What stands for the dashboard in a golden file.
 DASHBOARD = "(deploy/grafana/nacre.json)\n"
+# What is refused below `gateway` where that is off: its path.
+WITHOUT_GATEWAY = [
+    ("fleet.enabled", {"fleet": {"enabled": True}}),
+    ("fleet.auth.existingSecret", {"fleet": {"auth": {"existingSecret": "s"}}}),
+    ("autoscaling.enabled", {"autoscaling": {"enabled": True}}),
+    # By itself it is refused for another reason.
+    ("autoscaling.enabled", {"autoscaling": {"enabled": True, "minReplicas": 99}}),
+    ("auth.existingSecret", {"auth": {"existingSecret": "s"}}),
+    ("token.existingSecret", {"token": {"existingSecret": "s"}}),
+    ("tls.existingSecret", {"tls": {"existingSecret": "s"}}),
+    ("servedModelNames", {"servedModelNames": ["a"]}),
+    ("chatTemplate", {"chatTemplate": "{{ messages }}"}),
+    ("flags", {"flags": {"ping-period": "5s"}}),
+    ("service.annotations", {"service": {"annotations": {"a": "b"}}}),
+    ("pod.extraArgs", {"pod": {"extraArgs": ["--no-ui"]}}),
+    ("pod.nodeSelector", {"pod": {"nodeSelector": {"a": "b"}}}),
+    ("pod.priorityClassName", {"pod": {"priorityClassName": "a"}}),
+]
 # Values that must be refused: what of them the message must name.
 REFUSED = [
     ({"target": {"replica": 3}}, ["/target", "replica"]),
@@ -96,6 +114,8 @@ REFUSED = [
     ({"gateway": {"enabled": False},
       "routes": {"http": {"enabled": True, "parentRefs": [{"name": "g"}]}}},
      ["routes.http.enabled needs gateway.enabled"]),
+    *(({"gateway": {"enabled": False, **change}}, [f"gateway.{path} needs gateway.enabled"])
+      for path, change in WITHOUT_GATEWAY),
     ({"podSecurityContext": {"fsGroups": 1}}, ["/podSecurityContext", "fsGroups"]),
     ({"securityContext": {"readOnlyRootFileSystem": True}},
      ["/securityContext", "readOnlyRootFileSystem"]),
@@ -231,6 +251,14 @@ TAKEN = [
                                      "namespaceSelector": {}}],
                         "extraEgress": [{"ports": [{"port": 53, "protocol": "UDP"}]}]}},
      lambda pod: len(pod["containers"]), 1),
+    # What has a value by default may stay as it is.
+    ({"gateway": {"enabled": False, "replicas": 3, "ui": False, "drainSeconds": 5,
+                  "service": {"port": 8080}, "autoscaling": {"enabled": False},
+                  "pdb": {"enabled": False}}}, lambda pod: len(pod["containers"]), 1),
+    # Others' own are not the gateway's.
+    ({"gateway": {"enabled": False}, "target": {"pod": {"nodeSelector": {"a": "b"}}},
+      "coordinator": {"auth": {"existingSecret": "s"}}},
+     lambda pod: pod["nodeSelector"], {"a": "b"}),
     # No draft, so no mix of autoscalers.
     ({"target": {"autoscaling": {"type": "hpa"}},
       "draft": {"enabled": False, "autoscaling": {"type": "keda"}},

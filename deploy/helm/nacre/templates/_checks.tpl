@@ -32,6 +32,24 @@
 {{- end -}}
 {{- end -}}
 
+{{/* What is set below `gateway` is of no use without it. Only what the chart leaves
+empty shows that it was set: (.Values.gateway). */}}
+{{- define "nacre.checkGatewayOff" -}}
+{{- $paths := list "fleet.enabled" "fleet.auth.existingSecret" "autoscaling.enabled" "auth.existingSecret" "token.existingSecret" "tls.existingSecret" "servedModelNames" "chatTemplate" "flags" "service.annotations" -}}
+{{- range $name := keys .pod | sortAlpha -}}
+{{- $paths = append $paths (printf "pod.%s" $name) -}}
+{{- end -}}
+{{- range $path := $paths -}}
+{{- $value := $ -}}
+{{- range $name := splitList "." $path -}}
+{{- $value = get (default dict $value) $name -}}
+{{- end -}}
+{{- if $value -}}
+{{- fail (printf "gateway.%s needs gateway.enabled: without a gateway it would be ignored" $path) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Claims are of the pod: (dict "component" "target" "pod" values "resources" r
 "at" "model.target.initContainer"). */}}
 {{- define "nacre.checkClaims" -}}
