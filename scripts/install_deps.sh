@@ -21,14 +21,14 @@ readonly BUILD_PACKAGES=(
   libpcre2-dev libspdlog-dev libssl-dev libutf8proc-dev
   libboost-dev libeigen3-dev prometheus-cpp-dev
 )
-# clang builds the sanitizer and fuzz configurations, libclang-rt-14-dev holds
-# their run-time libraries, sentencepiece is the oracle of the tokenizer tests.
-# help2man makes the manual pages, which mandoc checks; file and dpkg-dev (of
-# build-essential) make packages. The Python client is tested with Debian's gRPC,
-# the Helm chart with its YAML and JSON schemas, the gateway's page in Chromium
-# (120 MB with what it needs).
+# lld links, clang builds the sanitizer and fuzz configurations,
+# libclang-rt-14-dev holds their run-time libraries, sentencepiece is the oracle
+# of the tokenizer tests. help2man makes the manual pages, which mandoc checks;
+# file and dpkg-dev (of build-essential) make packages. The Python client is
+# tested with Debian's gRPC, the Helm chart with its YAML and JSON schemas, the
+# gateway's page in Chromium (120 MB with what it needs).
 readonly DEV_PACKAGES=(
-  clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
+  lld clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
   xz-utils help2man mandoc file codespell python3-grpcio python3-protobuf
   python3-yaml python3-jsonschema chromium
 )
