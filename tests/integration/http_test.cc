@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -305,6 +307,34 @@ class HttpResumeTest : public ::testing::Test {
     return gateway::StreamSoFar::EventsOf(gateway::Post(
         service_.cluster().http_address(), "/v1/completions", body.dump()));
   }
+  // All that came of the request.
+  gateway::StreamSoFar WholeOf(const std::vector<Json>& events, size_t n) {
+    gateway::StreamSoFar whole(n);
+    for (const Json& event : events) whole.Add(event);
+    return whole;
+  }
+  // A short answer of ar, each event of which has at most one token of one
+  // choice. Choice 0 meets a stop string of several tokens in its middle, and
+  // the beginning of another one.
+  Json ShortBody(size_t n) {
+    Json body = Body("ar", /*logprobs=*/true);
+    body["n"] = n;
+    body["max_tokens"] = 12;
+    body["seed"] = 20250101;
+    body.erase("stop");
+    const std::string text =
+        WholeOf(EventsOf(body), n).Shown()["choices"][0]["text"];
+    body["stop"] = {text.substr(text.size() / 2, 9),
+                    text.substr(text.size() / 2, 6) + "~~"};
+    return body;
+  }
+  // Events with a token whose text is kept back: it may become a stop string.
+  static int64_t KeptBack(const std::vector<Json>& events) {
+    return std::count_if(events.begin(), events.end(), [](const Json& event) {
+      return !event["choices"].empty() && event["choices"][0]["text"] == "" &&
+             !event["choices"][0]["token_ids"].empty();
+    });
+  }
   // Goes on with what has come until the stream has ended.
   void GoOn(Json body, gateway::StreamSoFar* so_far) {
     body["nacre"]["resume"] = so_far->Resume();
@@ -332,6 +362,31 @@ TEST_F(HttpResumeTest, AStreamCutAnywhereGoesOnAsTheUncutOne) {
       ++resumed;
     }
     EXPECT_GT(resumed, 2) << method;
+  }
+}
+
+// Of methods that say several tokens at once no client has all of these parts.
+// They must still go on from each.
+TEST_F(HttpResumeTest, EachMethodGoesOnAfterEachToken) {
+  for (const size_t n : {size_t{1}, size_t{kChoices}}) {
+    Json body = ShortBody(n);
+    const std::vector<Json> events = EventsOf(body);
+    const Json uncut = WholeOf(events, n).Shown();
+    EXPECT_EQ(uncut["choices"][0]["stop_reason"], body["stop"][0]);
+    EXPECT_GT(KeptBack(events), 1);
+    gateway::StreamSoFar came(n);
+    for (size_t k = 1; k < events.size(); ++k) {
+      came.Add(events[k - 1]);
+      if (!came.has_tokens()) continue;
+      for (const char* method : {"ar", "sd", "pearl", "async"}) {
+        gateway::StreamSoFar so_far = came;
+        body["nacre"]["method"] = method;
+        GoOn(body, &so_far);
+        ASSERT_EQ(so_far.Shown().dump(), uncut.dump())
+            << method << ", n " << n << ", after " << k << " of "
+            << events.size();
+      }
+    }
   }
 }
 
