@@ -105,6 +105,8 @@ TEST_F(MemoryLimitTest, SwapCountsAsFarAsThereIsSome) {
   EXPECT_THAT(Groups("0::/a"), ElementsAre(Is(1000000 + 4096000, 1000000)));
   Write("/a/memory.swap.max", "500");
   EXPECT_THAT(Groups("0::/a"), ElementsAre(Is(1000500, 1000000)));
+  Write("/a/memory.swap.max", "9000000");  // more than the machine has
+  EXPECT_THAT(Groups("0::/a"), ElementsAre(Is(1000000 + 4096000, 1000000)));
 }
 
 TEST_F(MemoryLimitTest, AGroupAndThoseAboveIt) {
@@ -126,6 +128,8 @@ TEST_F(MemoryLimitTest, VersionOne) {
   Write("/memory/pod/memory.stat",
         "inactive_file 9\ntotal_inactive_file 100000\ntotal_active_file 1\n");
   EXPECT_THAT(Groups(groups), ElementsAre(Is(1200000, 600001)));
+  Write("/memory/pod/memory.memsw.limit_in_bytes", "9000000");
+  EXPECT_THAT(Groups(groups), ElementsAre(Is(1000000 + 4096000, 600001)));
 }
 
 TEST_F(MemoryLimitTest, WhatCannotBeReadIsNoLimit) {

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "speculation/draft_buffer.h"
+#include "speculation/tree_spec.h"
 #include "tests/draft_worker/draft_fixture.h"
 
 namespace nacre::draft_worker {
@@ -407,6 +408,61 @@ TEST(EngineTrees, TellsTheRanksOfSeveralCommitsTogether) {
   ASSERT_THAT(fixture.ranks, SizeIs(1));
   EXPECT_EQ(fixture.ranks[0].ranks.front(), 3);
   EXPECT_EQ(fixture.ranks[0].prepared, 1);
+}
+
+// What one report has told the next one does not tell again.
+TEST(EngineTrees, TellsOnceWhatWasPrepared) {
+  DraftFixture fixture;
+  const OpenDraft open = OpenTree(1, Prompt(5, 6), 4, 64, 3);
+  fixture.Open(open);
+  Receiver receiver(&fixture, open);
+  fixture.Drain();
+  receiver.Take();
+  receiver.Commit({Ranked(fixture.model, open, receiver.text())[2]});
+  fixture.Drain();
+  receiver.Take();
+  // No candidate: nothing was prepared behind it.
+  const Ids ranked = Ranked(fixture.model, open, receiver.text());
+  int32_t other = 0;
+  while (std::find(ranked.begin(), ranked.end(), other) != ranked.end()) {
+    ++other;
+  }
+  receiver.Commit({other});
+  fixture.Drain();
+  ASSERT_THAT(fixture.ranks, SizeIs(2));
+  EXPECT_EQ(fixture.ranks[0].prepared, 1);
+  EXPECT_EQ(fixture.ranks[1].ranks, std::vector<int>{speculation::kBeyond});
+  EXPECT_EQ(fixture.ranks[1].prepared, 0);
+}
+
+// A shape ranks by probability: that says nothing of what scores are worth.
+TEST(EngineTrees, AShapesProbabilitiesCalibrateNoScores) {
+  const auto scores_beside = [](bool has_shape) {
+    DraftFixture fixture;
+    if (has_shape) {
+      OpenDraft open = OpenTree(1, Prompt(5, 6), 4, 64, 3);
+      open.plan.tree =
+          *speculation::ParseTreeSpec("eagle2:k=3,depth=3,total=9");
+      fixture.Open(open);
+      fixture.Drain();
+      // The second child of the prompt's last token.
+      const Tail& tail = fixture.tails[1].front();
+      EXPECT_EQ(tail.parents[1], 0);
+      fixture.Commit(1, open.prompt_length, {tail.token_ids[1]});
+      fixture.Drain();
+      EXPECT_FALSE(fixture.ranks.empty());
+    }
+    fixture.Open(OpenTree(2, Prompt(5, 1), 4, 64));
+    fixture.Drain();
+    std::vector<float> scores;
+    for (const Tail& tail : fixture.tails[2]) {
+      scores.insert(scores.end(), tail.scores.begin(), tail.scores.end());
+    }
+    return scores;
+  };
+  const std::vector<float> alone = scores_beside(false);
+  EXPECT_GT(alone.size(), 12u);
+  EXPECT_EQ(scores_beside(true), alone);
 }
 
 // A reader takes no more of them in one report.

@@ -55,6 +55,9 @@ TEST(GrpcStatusTest, ARefusalIsAmongTheDetails) {
       WithRefusal(absl::ResourceExhaustedError("late"), {kQueueTimeout});
   EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(late)), late);
   EXPECT_EQ(RefusalOf(late)->retry_after_s, 0);
+  // No delay is said where none is known: it would mean at once.
+  EXPECT_EQ(ToGrpcStatus(late).error_details().find("RetryInfo"),
+            std::string::npos);
   EXPECT_EQ(ToGrpcStatus(absl::ResourceExhaustedError("x")).error_details(),
             "");
 }

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/logprobs.h"
@@ -99,6 +102,47 @@ TEST(EnginePromptTest, ALaterTargetTellsTheRest) {
     EXPECT_EQ(Told(fixture, 1, first), Expected(fixture, open)) << first;
     EXPECT_EQ(fixture.tokens[1], truth);
   }
+}
+
+// Notes how many tokens of a new sequence may come from the cache.
+class NotingModel final : public nacre::testing::TableModel {
+ public:
+  NotingModel() : TableModel({}) {}
+  absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequenceWithPrefix(
+      int max_length, absl::Span<const int32_t> token_ids) override {
+    num_shareable = token_ids.size();
+    return NewSequence(max_length);
+  }
+
+  size_t num_shareable = 0;
+};
+
+// A row that the cache holds is not computed: it would tell nothing.
+TEST(EnginePromptTest, RowsThatAreToTellAreNotTakenFromTheCache) {
+  NotingModel model;
+  TargetEngine::Options options;
+  options.model = &model;
+  options.now_ns = [] { return int64_t{1000}; };
+  options.send = [](worker::StreamId, const TargetEvents&) {};
+  TargetEngine engine(std::move(options));
+  const auto num_shareable = [&](OpenTarget open) {
+    TargetCommands commands;
+    commands.stream = 1;
+    commands.open.push_back(std::move(open));
+    engine.Push(std::move(commands));
+    EXPECT_TRUE(engine.RunOnce().ok());
+    return model.num_shareable;
+  };
+  OpenTarget open = TellingOpen(1, 100);
+  EXPECT_EQ(num_shareable(open), 1u);
+  open.session_id = 2;
+  open.first_prompt_logprob = 70;
+  EXPECT_EQ(num_shareable(open), 70u);
+  // All of the prompt has been told.
+  open.session_id = 3;
+  open.first_prompt_logprob = 100;
+  EXPECT_EQ(num_shareable(open), 100u);
+  EXPECT_EQ(num_shareable(MakeOpen(4, Prompt(100, 4), 5)), 100u);
 }
 
 TEST(EnginePromptTest, NothingIsToldThatWasNotAskedFor) {

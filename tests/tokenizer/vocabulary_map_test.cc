@@ -172,6 +172,22 @@ TEST(VocabularyMapTest, ATokenThatDoesBothMayEndTheText) {
             *draft->eos_id());
 }
 
+// The other way round: the draft's one token ends texts, and begins none.
+TEST(VocabularyMapTest, OneTokenOfTheDraftStandsForOneOfTheTargets) {
+  const auto target = LoadWith("llama2", "");
+  const auto draft = LoadWith("gpt_neox", "<|endoftext|>");
+  ASSERT_NE(target->bos_id(), target->eos_id());
+  ASSERT_TRUE(draft->eos_id().has_value());
+  ASSERT_EQ(draft->bos_id(), draft->eos_id());
+  const VocabularyMap map = MapVocabulary(*target, *draft);
+  CheckMap(map, *target, *draft);
+  const auto bos = static_cast<size_t>(target->bos_id().value());
+  const auto eos = static_cast<size_t>(target->eos_id().value());
+  EXPECT_EQ(map.drawn[eos], *draft->eos_id());
+  EXPECT_EQ(map.fed[bos], *draft->bos_id());
+  EXPECT_EQ(map.drawn[bos], kNoId);
+}
+
 // A head may have more rows than there are pieces.
 TEST(VocabularyMapTest, IdsWithoutAPieceAreFedAndNeverDrawn) {
   const auto target = Load("llama3");

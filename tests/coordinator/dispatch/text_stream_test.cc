@@ -46,6 +46,14 @@ TEST_F(TextStreamTest, PiecesFollowEachOther) {
   EXPECT_EQ(stream().stop_match(), "");
 }
 
+// Of a long prompt the end, not the beginning, is what the answer follows.
+TEST_F(TextStreamTest, TheEndOfThePromptDecidesHowTheAnswerBegins) {
+  request_.prompt_ids = Bytes(std::string(100, 'a') + "\xC3");
+  TextStream stream(std::make_shared<const RequestSpec>(request_), &tokenizer_);
+  EXPECT_EQ(stream.Append(Bytes("\xA9!"), FinishReason::kNone).text,
+            "\xC3\xA9!");
+}
+
 TEST_F(TextStreamTest, WhatMayBeginAStopStringIsHeldBack) {
   request_.stop = {"END"};
   EXPECT_EQ(Say("one E"), "one ");

@@ -52,6 +52,20 @@ TEST(TickThreadTest, AnEarlierWakeComesBeforeAFarTick) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST(TickThreadTest, AWakeDuringATickIsNotLost) {
+  absl::Notification second;
+  int calls = 0;
+  TickThread thread;
+  thread.Start([&]() -> int64_t {
+    if (++calls == 1) thread.WakeAt(MonotonicNs());
+    if (calls == 2) second.Notify();
+    return kNever;
+  });
+  second.WaitForNotification();
+  thread.Stop();
+  EXPECT_EQ(calls, 2);
+}
+
 TEST(TickThreadTest, AWakeBeforeTheStartIsNotLost) {
   absl::BlockingCounter calls(2);
   int count = 0;
