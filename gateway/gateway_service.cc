@@ -54,14 +54,16 @@ std::string IgnoredHeader(const std::vector<std::string>& names) {
 }
 
 std::optional<ApiError> CheckContentType(const HttpRequest& request) {
-  const std::string* const type = request.Find("content-type");
-  if (type == nullptr) return std::nullopt;
-  const std::string kind = absl::AsciiStrToLower(
-      absl::StripAsciiWhitespace(type->substr(0, type->find(';'))));
-  if (kind == "application/json") return std::nullopt;
-  return ApiError{.status = 415,
-                  .message = absl::StrCat("Content-Type is ", Quoted(*type),
-                                          ", expected application/json")};
+  for (const auto& [name, type] : request.headers) {
+    if (name != "content-type") continue;
+    const std::string kind = absl::AsciiStrToLower(
+        absl::StripAsciiWhitespace(type.substr(0, type.find(';'))));
+    if (kind == "application/json") continue;
+    return ApiError{.status = 415,
+                    .message = absl::StrCat("Content-Type is ", Quoted(type),
+                                            ", expected application/json")};
+  }
+  return std::nullopt;
 }
 
 ApiError UnknownPath(const HttpRequest& request) {

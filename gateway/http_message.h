@@ -31,6 +31,8 @@ struct HttpRequest {
   // The value of the only header of that name (in lower case); null where there
   // is none, or more than one.
   const std::string* Find(absl::string_view name) const;
+  // Whether there is one, or more.
+  bool Has(absl::string_view name) const;
 };
 
 // How one request is answered: Send once, or Begin, any number of Writes and

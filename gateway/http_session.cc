@@ -262,7 +262,7 @@ bool HttpSession::ExpectBody() {
   state_ = State::kBody;
   held_ = std::make_shared<HeldBytes>(host_->held_bytes);
   ExpectWithin(host_->limits.body_timeout);
-  if (is_http_1_1_ && in_.empty() && request_.Find("expect") != nullptr) {
+  if (is_http_1_1_ && in_.empty() && request_.Has("expect")) {
     absl::StrAppend(&out_.tail(), "HTTP/1.1 100 Continue", kBlankLine);
     Flush();
   }

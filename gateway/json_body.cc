@@ -12,6 +12,12 @@ namespace nacre::gateway {
 
 namespace {
 
+// `byte`: from 1.
+std::string NotJson(absl::string_view what, size_t byte, size_t text_bytes) {
+  return absl::StrCat(what, " is not valid JSON at byte ", byte, " of ",
+                      text_bytes);
+}
+
 // Reads a text and keeps nothing of it; stops at what is wrong. The library's
 // own way to look at a text while it becomes a value takes a time that grows
 // with the square of an array's size.
@@ -56,8 +62,7 @@ class BodyChecker : public OrderedJson::json_sax_t {
     if (error.id == kNumberOutOfRange) {
       return Stop(absl::StrCat(what_, " has a number that JSON cannot hold"));
     }
-    return Stop(absl::StrCat(what_, " is not valid JSON at byte ",
-                             std::min(byte, text_bytes_), " of ", text_bytes_));
+    return Stop(NotJson(what_, std::min(byte, text_bytes_), text_bytes_));
   }
 
   const std::string& message() const { return message_; }
@@ -96,6 +101,10 @@ class BodyChecker : public OrderedJson::json_sax_t {
 std::optional<ApiError> ParseObject(absl::string_view text,
                                     absl::string_view what, size_t* comparisons,
                                     OrderedJson* object) {
+  // The library takes it for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != absl::string_view::npos) {
+    return BadRequest(NotJson(what, nul + 1, text.size()));
+  }
   BodyChecker checker(what, text.size(), comparisons);
   if (!OrderedJson::sax_parse(text.begin(), text.end(), &checker)) {
     return BadRequest(checker.message());

@@ -10,7 +10,7 @@
 namespace nacre::gateway {
 namespace {
 
-// Null is always neutral.
+// Null and an empty list are always neutral.
 struct RefusedField {
   const char* name;
   const char* neutral;  // JSON that changes nothing besides, or null
@@ -22,20 +22,20 @@ constexpr RefusedField kRefused[] = {
     {"modalities", "[\"text\"]"},
     {"prediction", "null"},
     {"web_search_options", "null"},
-    {"functions", "[]"},
+    {"functions", "null"},
     {"function_call", "\"none\""},
     {"guided_json", "null"},
     {"guided_regex", "\"\""},
-    {"guided_choice", "[]"},
+    {"guided_choice", "null"},
     {"guided_grammar", "\"\""},
     {"structured_outputs", "{}"},
     {"grammar", "\"\""},
     {"json_schema", "null"},
-    {"prompt_embeds", "[]"},
+    {"prompt_embeds", "null"},
     {"cache_salt", "\"\""},
-    {"bad_words", "[]"},
+    {"bad_words", "null"},
     {"allowed_token_ids", "null"},
-    {"logits_processors", "[]"},
+    {"logits_processors", "null"},
     {"use_beam_search", "false"},
     {"length_penalty", "1"},
     {"truncate_prompt_tokens", "null"},
@@ -74,7 +74,8 @@ template <size_t kSize>
 void RefuseAll(const RefusedField (&fields)[kSize], FieldReader* reader) {
   for (const RefusedField& field : fields) {
     const OrderedJson* const found = reader->Find(field.name);
-    if (found == nullptr || *found == OrderedJson::parse(field.neutral)) {
+    if (found == nullptr || (found->is_array() && found->empty()) ||
+        *found == OrderedJson::parse(field.neutral)) {
       continue;
     }
     Refuse(field.name, *found, reader);

@@ -104,19 +104,22 @@ std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
     return BadRequest(absl::StrCat(hosts, " Host headers, not 1"));
   }
   if (auto error = CheckFraming(headers, is_http_1_1)) return error;
-  const absl::string_view coding = HeaderValue(headers, "content-encoding");
-  if (!coding.empty() && !absl::EqualsIgnoreCase(coding, "identity")) {
-    return ApiError{
-        .status = 415,
-        .message = absl::StrCat("Content-Encoding is ", Quoted(coding),
-                                "; bodies must be sent as they are")};
-  }
-  const absl::string_view expect = HeaderValue(headers, "expect");
-  if (!expect.empty() && !absl::EqualsIgnoreCase(expect, "100-continue")) {
-    return ApiError{
-        .status = 417,
-        .message = absl::StrCat("Expect is ", Quoted(expect),
-                                ", only \"100-continue\" is understood")};
+  // Each of them, however often they are given.
+  for (const auto& [name, value] : headers) {
+    if (value.empty()) continue;
+    if (name == "content-encoding" &&
+        !absl::EqualsIgnoreCase(value, "identity")) {
+      return ApiError{
+          .status = 415,
+          .message = absl::StrCat("Content-Encoding is ", Quoted(value),
+                                  "; bodies must be sent as they are")};
+    }
+    if (name == "expect" && !absl::EqualsIgnoreCase(value, "100-continue")) {
+      return ApiError{
+          .status = 417,
+          .message = absl::StrCat("Expect is ", Quoted(value),
+                                  ", only \"100-continue\" is understood")};
+    }
   }
   return std::nullopt;
 }
@@ -172,6 +175,10 @@ std::string RequestIdOf(const HttpRequest& request) {
 std::string RandomHex() {
   thread_local std::mt19937_64 engine{std::random_device{}()};
   return absl::StrFormat("%016x", engine());
+}
+
+bool HttpRequest::Has(absl::string_view name) const {
+  return CountHeader(headers, name) > 0;
 }
 
 const std::string* HttpRequest::Find(absl::string_view name) const {

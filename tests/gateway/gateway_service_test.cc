@@ -621,13 +621,19 @@ TEST_F(GatewayServiceTest, EachBadRequestGetsItsStatus) {
       StatusOf(Post(server_->address(), "/v1/completions", "prompt=a",
                     "Content-Type: application/x-www-form-urlencoded\r\n")),
       415);
+  EXPECT_EQ(
+      StatusOf(Post(server_->address(), "/v1/completions", R"({"prompt":"a"})",
+                    "Content-Type: application/json\r\n"
+                    "Content-Type: text/plain\r\n")),
+      415);
 }
 
 TEST_F(GatewayServiceTest, NeutralAndUnknownFieldsPass) {
   StartGateway();
   const std::string answer = PostJson("/v1/completions", R"({"prompt":"a",
     "n":1,"best_of":1,"logprobs":false,"logit_bias":{},"stop":null,"tools":[],
-    "response_format":{"type":"text"},"suffix":"","tool_choice":"auto",
+    "response_format":{"type":"text"},"suffix":"","modalities":[],
+    "allowed_token_ids":[],"functions":[],"tool_choice":"auto",
     "top_k":-1,"min_tokens":0,"use_beam_search":false,"length_penalty":1.0,
     "user":"u","store":false,"metadata":{},"stream":false,
     "stream_options":{"include_usage":false},"guided_json":null,"bad_words":[],

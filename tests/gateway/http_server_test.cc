@@ -95,6 +95,14 @@ TEST_F(HttpServerTest, ABodyMayComeByteByByteAndAfterAnInvitation) {
   EXPECT_EQ(connection.Read(), "HTTP/1.1 100 Continue\r\n\r\n");
   for (const char c : body) ASSERT_TRUE(connection.Send(std::string(1, c)));
   EXPECT_EQ(BodyOf(connection.ReadAll()), "POST / " + body);
+  nacre::testing::LoopbackConnection twice(address());
+  ASSERT_TRUE(
+      twice.Send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
+                 "Expect: 100-continue\r\nContent-Length: 1\r\nConnection: "
+                 "close\r\n\r\n"));
+  EXPECT_EQ(twice.Read(), "HTTP/1.1 100 Continue\r\n\r\n");
+  ASSERT_TRUE(twice.Send("x"));
+  EXPECT_EQ(BodyOf(twice.ReadAll()), "POST / x");
 }
 
 struct Malformed {
@@ -176,6 +184,14 @@ std::vector<Malformed> MalformedRequests() {
       {"a last line without CR", "GET / HTTP/1.1\r\nHost: h\n\n", 400},
       {"a compressed body",
        post + "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", 415},
+      {"a compressed body, said last",
+       post + "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"
+              "Content-Length: 1\r\n\r\nx",
+       415},
+      {"another expectation, said last",
+       post + "Expect: 100-continue\r\nExpect: teapot\r\n"
+              "Content-Length: 1\r\n\r\nx",
+       417},
       {"another expectation",
        post + "Expect: teapot\r\nContent-Length: 1\r\n\r\nx", 417},
       {"a long line", "GET /" + std::string(2000, 'a') + " HTTP/1.1\r\n\r\n",

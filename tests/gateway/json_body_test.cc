@@ -50,6 +50,12 @@ TEST(JsonBodyTest, ErrorsNameThePlace) {
   EXPECT_EQ(ErrorOfText("{\"a\":\"\xff\"}"),
             "the body is not valid JSON at byte 7 of 9");
   EXPECT_EQ(ErrorOfText("{} x"), "the body is not valid JSON at byte 4 of 4");
+  // The library would stop there.
+  const std::string object = R"({"a":1})";
+  EXPECT_EQ(ErrorOfText(object + std::string("\0 x", 3)),
+            "the body is not valid JSON at byte 8 of 10");
+  EXPECT_EQ(ErrorOfText(object + std::string(1, '\0')),
+            "the body is not valid JSON at byte 8 of 8");
   EXPECT_EQ(ErrorOfText("[1]"), "the body is array, expected an object");
   EXPECT_EQ(ErrorOfText(R"({"a": 1e999})"),
             "the body has a number that JSON cannot hold");

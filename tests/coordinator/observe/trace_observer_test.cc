@@ -511,6 +511,7 @@ TEST_F(TraceObserverTest, AnEndlessRequestIsCutAndCounted) {
   Finish();
   auto spans = Received();
   EXPECT_EQ(spans["nacre.round"].size(), 8191u);
+  ASSERT_EQ(spans["nacre.v1.Inference/Generate"].size(), 1u);
   EXPECT_EQ(AttributeText(spans["nacre.v1.Inference/Generate"][0],
                           "nacre.dropped_events"),
             "809");
