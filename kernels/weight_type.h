@@ -31,7 +31,7 @@ enum class WeightType {
 inline constexpr char kWeightTypesHelp[] =
     "type that weights are kept in: auto, f32, bf16, bf16a16 (the inputs of "
     "products, too), int8, int4 or fp8 (auto: as in the checkpoint; all but "
-    "f32 may change outputs; int4 not on cuda, fp8 on cuda only)";
+    "f32 may change outputs; fp8 on cuda only)";
 inline constexpr char kKvTypesHelp[] =
     "type that keys and values are kept in: auto, f32 or bf16 (bf16 halves the "
     "KV cache and changes outputs; auto: bf16 on cuda where the checkpoint's "

@@ -1,5 +1,5 @@
-// Two bf16 values in a word, and how weights of 8 bits become such pairs. All
-// conversions are exact.
+// Two bf16 values in a word, and how weights of 8 and 4 bits become such pairs.
+// All conversions are exact.
 
 #ifndef KERNELS_CUDA_BF16_PAIRS_CUH_
 #define KERNELS_CUDA_BF16_PAIRS_CUH_
@@ -28,6 +28,15 @@ __device__ __forceinline__ Bf16Pairs PairsOfInt8(uint32_t word) {
   const uint32_t second = (word & kSign) | k128;
   return {FusedPairs(first, kMinusOne, (word & kMagnitude) | first),
           FusedPairs(second, kMinusOne, ((word >> 8) & kMagnitude) | second)};
+}
+
+// Integers + 8 at bits 0 to 3 and 16 to 19, whatever the others are: as the
+// mantissa of 128 + n; then 136 is taken off.
+__device__ __forceinline__ uint32_t PairOfInt4(uint32_t word) {
+  constexpr uint32_t k128 = 0x43004300;
+  constexpr uint32_t kOne = 0x3f803f80;
+  constexpr uint32_t kMinus136 = 0xc308c308;
+  return FusedPairs((word & 0x000f000f) | k128, kOne, kMinus136);
 }
 
 // E4M3: 4 bits of exponent and 3 of mantissa end up as the low and the high end

@@ -323,11 +323,6 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type,
     CudaBackendOptions options) {
-  if (weight_type == WeightType::kInt4) {
-    return absl::UnimplementedError(
-        "the cuda backend has no int4 weights, expected \"auto\", \"f32\", "
-        "\"bf16\", \"int8\" or \"fp8\"");
-  }
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> opened,
                          cuda::Device::Open(device));
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Staging> staging,

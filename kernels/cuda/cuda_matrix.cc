@@ -40,8 +40,9 @@ absl::optional<GemmFormat> FormatOf(WeightType type, bool is_bf16) {
     case WeightType::kAuto:
       if (is_bf16) return GemmFormat::kBf16;
       break;
-    case WeightType::kF32:
     case WeightType::kInt4:
+      return GemmFormat::kInt4;
+    case WeightType::kF32:
       break;
   }
   return absl::nullopt;
@@ -190,6 +191,8 @@ absl::Status UploadTiles(const StackedWeights& weights, GemmFormat format,
     const HostMatrix matrix = {DType::kF32, tile.data(), count, cols};
     if (format == GemmFormat::kInt8) {
       QuantizeInt8Tile(matrix, 0, memory);
+    } else if (format == GemmFormat::kInt4) {
+      QuantizeInt4Tile(matrix, 0, memory);
     } else {
       QuantizeFp8Tile(matrix, 0, memory, scales + first);
     }
@@ -209,9 +212,6 @@ int64_t CudaMatrix::Bytes(absl::Span<const HostMatrix> parts, WeightType type) {
 absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Create(
     absl::Span<const HostMatrix> parts, WeightType type, Device* device,
     Staging* staging) {
-  if (type == WeightType::kInt4) {
-    return absl::UnimplementedError("the cuda backend has no int4 weights");
-  }
   const StackedWeights weights(parts);
   const Layout layout = LayoutOf(weights, type);
   std::unique_ptr<CudaMatrix> matrix(new CudaMatrix());

@@ -120,6 +120,8 @@ Kernel KernelOf(GemmFormat format, GemmKernel kernel) {
       return KernelOf<Int8Weights>(kernel);
     case GemmFormat::kFp8:
       return KernelOf<Fp8Weights>(kernel);
+    case GemmFormat::kInt4:
+      return KernelOf<Int4Weights>(kernel);
   }
   return {};
 }
@@ -169,6 +171,8 @@ Wide WideOf(GemmFormat format, GemmKernel kernel) {
       return WideOf<Int8Weights>(kernel);
     case GemmFormat::kFp8:
       return WideOf<Fp8Weights>(kernel);
+    case GemmFormat::kInt4:
+      return WideOf<Int4Weights>(kernel);
   }
   return {};
 }

@@ -29,6 +29,22 @@ void PackTile(int outputs, int inputs, size_t block_bytes, const Byte& byte_of,
   }
 }
 
+// Scales [outputs, blocks, groups of a block] of a tile, each block's where
+// `to` says.
+template <typename To>
+void PackScales(const uint16_t* scales, int outputs, int blocks, int groups,
+                const To& to) {
+  for (int output = 0; output < outputs; ++output) {
+    for (int block = 0; block < blocks; ++block) {
+      for (int group = 0; group < groups; ++group) {
+        std::memcpy(to(block) + size_t{1} * group * kBlockScaleBytes +
+                        size_t{2} * (output % 8 * 2 + output / 8),
+                    scales++, sizeof(*scales));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void PackBf16Tile(const uint16_t* weights, int outputs, int inputs,
@@ -48,22 +64,46 @@ void PackBf16Tile(const uint16_t* weights, int outputs, int inputs,
 
 void PackInt8Tile(const int8_t* integers, const uint16_t* scales, int outputs,
                   int inputs, void* packed) {
-  constexpr size_t block_bytes = kBlockWeightBytes + kBlockScaleBytes;
+  constexpr size_t block_bytes = PackedBlockBytes(GemmFormat::kInt8);
   auto* const bytes = static_cast<unsigned char*>(packed);
   const auto byte_of = [integers](size_t i) {
     const int value = integers[i];
     return static_cast<unsigned char>(std::abs(value) | (value < 0 ? 0x80 : 0));
   };
   PackTile(outputs, inputs, block_bytes, byte_of, bytes);
-  const int blocks = GemmBlocks(inputs);
-  for (int block = 0; block < blocks; ++block) {
-    auto* const to = bytes + block * block_bytes + kBlockWeightBytes;
-    for (int output = 0; output < outputs; ++output) {
-      const uint16_t scale = scales[size_t{1} * output * blocks + block];
-      std::memcpy(to + size_t{2} * (output % 8 * 2 + output / 8), &scale,
-                  sizeof(scale));
+  PackScales(scales, outputs, GemmBlocks(inputs), 1, [bytes](int block) {
+    return bytes + block * block_bytes + kBlockWeightBytes;
+  });
+}
+
+void PackInt4Tile(const int8_t* integers, const uint16_t* scales, int outputs,
+                  int inputs, void* packed) {
+  constexpr size_t block_bytes = PackedBlockBytes(GemmFormat::kInt4);
+  constexpr int kZero = 0x88;  // two integers
+  auto* const bytes = static_cast<unsigned char*>(packed);
+  const auto block_at = [bytes](int block) {
+    return bytes + block * block_bytes;
+  };
+  for (int block = 0; block < GemmBlocks(inputs); ++block) {
+    std::memset(block_at(block), kZero, kInt4WeightBytes);
+    std::memset(block_at(block) + kInt4WeightBytes, 0, 2 * kBlockScaleBytes);
+  }
+  for (int output = 0; output < outputs; ++output) {
+    for (int input = 0; input < inputs; ++input) {
+      const int half = input % kBlockInputs / 32;
+      const int lane = output % 8 * 4 + input % 8 / 2;
+      const int bit = input % 2 * 16 + input % 32 / 16 * 8 + input % 16 / 8 * 4;
+      unsigned char& byte = block_at(
+          input /
+          kBlockInputs)[((half * 32 + lane) * 2 + output / 8) * 4 + bit / 8];
+      const int code = integers[size_t{1} * output * inputs + input] + 8;
+      byte = static_cast<unsigned char>((byte & ~(15 << bit % 8)) |
+                                        code << bit % 8);
     }
   }
+  PackScales(scales, outputs, GemmBlocks(inputs), 2, [block_at](int block) {
+    return block_at(block) + kInt4WeightBytes;
+  });
 }
 
 void PackFp8Tile(const uint8_t* codes, int outputs, int inputs, void* packed) {

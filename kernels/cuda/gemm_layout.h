@@ -5,6 +5,8 @@
 //          inputs (kernels/quantization.h).
 //   kFp8   E4M3 and one f32 scale for every output, which is an array of its
 //          own.
+//   kInt4  integers in [-8, 7] and one bf16 scale for every output and 32
+//          inputs (kernels/quantization.h).
 //
 // All are cut into tiles of 16 outputs, those into blocks of 64 inputs. Tiles
 // follow each other, and so do the blocks of a tile. So what a warp reads of a
@@ -14,13 +16,20 @@
 // A block of bf16 is 2048 bytes, as it lies in shared memory: 16 outputs of 128
 // bytes, the 16-byte vectors of each swapped by its number (Bf16Slot).
 //
-// One of the other two is 1024 bytes of weights,
+// One of kInt8 and kFp8 is 1024 bytes of weights,
 //   [half: 32 inputs][outputs 0-7, 8-15][lane 0-31][8 bytes]
 // where lane 4 g + t has of output g, in each 16 inputs of the half, inputs
 // 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what it feeds to the tensor cores. These
 // four are stored in the order 0 2 1 3: two masks of a word then give two
 // pairs. An int8 weight is its magnitude with the sign in bit 7. After them,
 // int8 has 32 bytes of scales: bf16 [g][output g, output g + 8].
+//
+// A block of kInt4 is 512 bytes of weights,
+//   [half: 32 inputs][lane 0-31][outputs 0-7, 8-15][4 bytes]
+// where lane 4 g + t has the same 8 inputs of an output as above, as integer
+// + 8 in 4 bits. In each 16 inputs, 2 t and 2 t + 1 stand at bits s and s + 16
+// of the lane's word, 2 t + 8 and 2 t + 9 four bits on; s is 0, of the second
+// 16 inputs 8. After them, 32 bytes of scales for each half, as int8 has them.
 
 #ifndef KERNELS_CUDA_GEMM_LAYOUT_H_
 #define KERNELS_CUDA_GEMM_LAYOUT_H_
@@ -32,12 +41,13 @@
 
 namespace nacre::kernels::cuda {
 
-enum class GemmFormat { kBf16, kInt8, kFp8 };
+enum class GemmFormat { kBf16, kInt8, kFp8, kInt4 };
 
 inline constexpr int kTileOutputs = 16;
 inline constexpr int kBlockInputs = 64;
 inline constexpr int kBlockWeightBytes = kTileOutputs * kBlockInputs;
 inline constexpr int kBlockScaleBytes = 2 * kTileOutputs;
+inline constexpr int kInt4WeightBytes = kBlockWeightBytes / 2;
 inline constexpr int kVectorInputs = 8;  // bf16 of 16 bytes
 
 inline int GemmTiles(int outputs) {
@@ -56,13 +66,24 @@ NACRE_HOST_DEVICE constexpr int Bf16Slot(int row, int column) {
   return row * 8 + (column ^ row % 8);
 }
 
+// Bytes of a packed block.
+NACRE_HOST_DEVICE constexpr int PackedBlockBytes(GemmFormat format) {
+  switch (format) {
+    case GemmFormat::kBf16:
+      return 2 * kBlockWeightBytes;
+    case GemmFormat::kInt8:
+      return kBlockWeightBytes + kBlockScaleBytes;
+    case GemmFormat::kFp8:
+      return kBlockWeightBytes;
+    case GemmFormat::kInt4:
+      return kInt4WeightBytes + 2 * kBlockScaleBytes;
+  }
+  return 0;
+}
+
 // Bytes of a packed tile.
 inline size_t PackedTileBytes(GemmFormat format, int inputs) {
-  const int block = format == GemmFormat::kBf16 ? 2 * kBlockWeightBytes
-                    : format == GemmFormat::kInt8
-                        ? kBlockWeightBytes + kBlockScaleBytes
-                        : kBlockWeightBytes;
-  return size_t{1} * GemmBlocks(inputs) * block;
+  return size_t{1} * GemmBlocks(inputs) * PackedBlockBytes(format);
 }
 
 inline size_t GemmWeightBytes(GemmFormat format, int outputs, int inputs) {
@@ -79,6 +100,12 @@ void PackBf16Tile(const uint16_t* weights, int outputs, int inputs,
 //   scales    bf16 [outputs, GemmBlocks(inputs)]
 //   packed    PackedTileBytes(kInt8, inputs) bytes
 void PackInt8Tile(const int8_t* integers, const uint16_t* scales, int outputs,
+                  int inputs, void* packed);
+
+//   integers  [outputs, inputs], in [-8, 7]; outputs 1 to 16
+//   scales    bf16 [outputs, 2 GemmBlocks(inputs)]
+//   packed    PackedTileBytes(kInt4, inputs) bytes
+void PackInt4Tile(const int8_t* integers, const uint16_t* scales, int outputs,
                   int inputs, void* packed);
 
 //   codes   E4M3 [outputs, inputs]; outputs 1 to 16

@@ -9,7 +9,8 @@
 //      `chain_blocks`;
 //   2. a chain is one f32 accumulator on the tensor cores (m16n8k16), its
 //      blocks in order. int8: each block starts from zero, and its sum times
-//      its scale is added to the accumulator (one fused multiply-add);
+//      its scale is added to the accumulator (one fused multiply-add); int4:
+//      each half of a block does;
 //   3. the chains of a slice are added in order, then the slices in theirs.
 //      fp8: the sum is multiplied by the output's scale last.
 // The number of multiprocessors and of rows decides where an element is

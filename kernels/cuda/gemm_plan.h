@@ -33,10 +33,7 @@ inline bool ChainsMayBeApart(GemmFormat format, const GemmOrder& order,
 
 // 16-byte vectors of a 16 x 64 tile of weights.
 constexpr int WeightVectors(GemmFormat format) {
-  return format == GemmFormat::kBf16 ? 2 * kBlockWeightBytes / 16
-         : format == GemmFormat::kInt8
-             ? (kBlockWeightBytes + kBlockScaleBytes) / 16
-             : kBlockWeightBytes / 16;
+  return PackedBlockBytes(format) / 16;
 }
 
 // Groups of warps of a block of SkinnyKernel: two where a weight must become

@@ -28,24 +28,44 @@ int ForRows(const HostMatrix& matrix, int tile, const Visit& visit) {
   return outputs;
 }
 
+struct IntegerTile {
+  std::vector<int8_t> integers;  // [outputs, inputs]
+  std::vector<uint16_t> scales;  // [outputs, groups of whole blocks]
+  int outputs = 0;
+};
+
+IntegerTile Quantize(const HostMatrix& matrix, int tile, WeightType type) {
+  const int size = QuantizedGroupSize(type);
+  const int groups = GemmBlocks(matrix.cols) * (kBlockInputs / size);
+  IntegerTile made;
+  made.integers.resize(size_t{1} * kTileOutputs * matrix.cols);
+  made.scales.resize(size_t{1} * kTileOutputs * groups);
+  made.outputs = ForRows(matrix, tile, [&](int output, const float* row) {
+    int8_t* const to = made.integers.data() + size_t{1} * output * matrix.cols;
+    for (int group = 0; group < groups; ++group) {
+      int8_t integers[kMaxQuantizedGroup];
+      const int first = group * size;
+      made.scales[size_t{1} * output * groups + group] =
+          ToBF16(QuantizeWeights(row + first, type, integers));
+      const int inside = std::min(size, matrix.cols - first);
+      if (inside > 0) std::copy_n(integers, inside, to + first);
+    }
+  });
+  return made;
+}
+
 }  // namespace
 
 void QuantizeInt8Tile(const HostMatrix& matrix, int tile, void* packed) {
-  const int blocks = GemmBlocks(matrix.cols);
-  std::vector<int8_t> integers(size_t{1} * kTileOutputs * matrix.cols);
-  std::vector<uint16_t> scales(size_t{1} * kTileOutputs * blocks);
-  const int outputs = ForRows(matrix, tile, [&](int output, const float* row) {
-    for (int block = 0; block < blocks; ++block) {
-      int8_t group[kBlockInputs];
-      const float scale = QuantizeWeights(row + size_t{kBlockInputs} * block,
-                                          WeightType::kInt8, group);
-      scales[size_t{1} * output * blocks + block] = ToBF16(scale);
-      const int first = block * kBlockInputs;
-      std::copy_n(group, std::min(kBlockInputs, matrix.cols - first),
-                  integers.begin() + size_t{1} * output * matrix.cols + first);
-    }
-  });
-  PackInt8Tile(integers.data(), scales.data(), outputs, matrix.cols, packed);
+  const IntegerTile made = Quantize(matrix, tile, WeightType::kInt8);
+  PackInt8Tile(made.integers.data(), made.scales.data(), made.outputs,
+               matrix.cols, packed);
+}
+
+void QuantizeInt4Tile(const HostMatrix& matrix, int tile, void* packed) {
+  const IntegerTile made = Quantize(matrix, tile, WeightType::kInt4);
+  PackInt4Tile(made.integers.data(), made.scales.data(), made.outputs,
+               matrix.cols, packed);
 }
 
 void QuantizeFp8Tile(const HostMatrix& matrix, int tile, void* packed,

@@ -1,4 +1,4 @@
-// Makes 8-bit weights for the GPU's matrix product out of those of a
+// Makes weights of 8 and 4 bits for the GPU's matrix product out of those of a
 // checkpoint, on the host. One tile of 16 outputs at a time: tiles are
 // independent, a caller may share them out among threads.
 //
@@ -15,6 +15,9 @@ namespace nacre::kernels::cuda {
 //   tile    from 0 to GemmTiles(matrix.rows) - 1
 //   packed  PackedTileBytes(kInt8, matrix.cols) bytes: the tile
 void QuantizeInt8Tile(const HostMatrix& matrix, int tile, void* packed);
+
+// Likewise, with PackedTileBytes(kInt4, matrix.cols) bytes.
+void QuantizeInt4Tile(const HostMatrix& matrix, int tile, void* packed);
 
 // A row's scale is its largest magnitude / 448; weights are divided by it and
 // rounded to the nearest E4M3, ties to even.

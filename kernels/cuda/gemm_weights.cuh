@@ -134,9 +134,11 @@ struct PackedWeights {
   }
 };
 
+// Of each format: kGroups of a block's inputs, each with a scale for every
+// output (0: no such scales); kRowScales, one scale for all inputs.
 struct Bf16Weights : PackedWeights<2 * kRowTileVectors> {
   static constexpr GemmFormat kFormat = GemmFormat::kBf16;
-  static constexpr bool kBlockScales = false;
+  static constexpr int kGroups = 0;
   static constexpr bool kRowScales = false;
 
   // Two steps: inputs 32 half to 32 half + 31.
@@ -153,7 +155,7 @@ struct Bf16Weights : PackedWeights<2 * kRowTileVectors> {
 struct Int8Weights
     : PackedWeights<(kBlockWeightBytes + kBlockScaleBytes) / sizeof(uint4)> {
   static constexpr GemmFormat kFormat = GemmFormat::kInt8;
-  static constexpr bool kBlockScales = true;
+  static constexpr int kGroups = 1;
   static constexpr bool kRowScales = false;
 
   __device__ static void Widen(const Words& words, uint32_t (&a)[2][4]) {
@@ -166,15 +168,51 @@ struct Int8Weights
   }
 
   // Of outputs lane / 4 and lane / 4 + 8: two bf16.
-  __device__ static uint32_t Scales(const uint4* tile, int lane) {
+  __device__ static uint32_t Scales(const uint4* tile, int /*group*/,
+                                    int lane) {
     return reinterpret_cast<const uint32_t*>(
         tile)[kBlockWeightBytes / sizeof(uint32_t) + lane / 4];
   }
 };
 
+struct Int4Weights
+    : PackedWeights<PackedBlockBytes(GemmFormat::kInt4) / sizeof(uint4)> {
+  static constexpr GemmFormat kFormat = GemmFormat::kInt4;
+  static constexpr int kGroups = 2;
+  static constexpr bool kRowScales = false;
+
+  // What a lane has of 32 inputs, as it is stored: of outputs lane / 4 and
+  // lane / 4 + 8.
+  using Words = uint2;
+  __device__ static Words LoadWords(const uint4* tile, int half, int lane) {
+    return reinterpret_cast<const uint2*>(tile)[half * 32 + lane];
+  }
+  __device__ static void Widen(const Words& words, uint32_t (&a)[2][4]) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      a[step][0] = PairOfInt4(words.x >> (8 * step));
+      a[step][1] = PairOfInt4(words.y >> (8 * step));
+      a[step][2] = PairOfInt4(words.x >> (8 * step + 4));
+      a[step][3] = PairOfInt4(words.y >> (8 * step + 4));
+    }
+  }
+  __device__ static void LoadHalf(const uint4* tile, int half, int lane,
+                                  uint32_t (&a)[2][4]) {
+    Widen(LoadWords(tile, half, lane), a);
+  }
+
+  // Of a half, as int8's.
+  __device__ static uint32_t Scales(const uint4* tile, int group, int lane) {
+    return reinterpret_cast<const uint32_t*>(
+        tile)[(kInt4WeightBytes + group * kBlockScaleBytes) /
+                  static_cast<int>(sizeof(uint32_t)) +
+              lane / 4];
+  }
+};
+
 struct Fp8Weights : PackedWeights<kBlockWeightBytes / sizeof(uint4)> {
   static constexpr GemmFormat kFormat = GemmFormat::kFp8;
-  static constexpr bool kBlockScales = false;
+  static constexpr int kGroups = 0;
   static constexpr bool kRowScales = true;
 
   __device__ static void Widen(const Words& words, uint32_t (&a)[2][4]) {

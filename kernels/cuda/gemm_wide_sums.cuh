@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/fused.cuh"
+#include "kernels/cuda/gemm_block.cuh"
 #include "kernels/cuda/gemm_layout.h"
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/wide_products.cuh"
@@ -42,8 +42,8 @@ class WideSums {
   // the stage before is under way afterwards.
   __device__ __forceinline__ void AddBlock(const uint4* weights,
                                            const uint4* rows) {
-    if constexpr (Weights::kBlockScales) {
-      AddScaled(weights, rows);
+    if constexpr (Weights::kGroups > 0) {
+      AddGroups(weights, rows);
     } else if constexpr (Weights::kFormat == GemmFormat::kBf16) {
       BeginProducts();
 #pragma unroll
@@ -80,36 +80,38 @@ class WideSums {
     CommitProducts();
   }
 
-  __device__ __forceinline__ void AddScaled(const uint4* weights,
+  __device__ __forceinline__ void AddGroups(const uint4* weights,
                                             const uint4* rows) {
-    float4 block_sum[kRowTiles];
     const uint4* const tile = weights + warp_tile_ * Weights::kVectors;
     const typename Weights::Words words[2] = {
         Weights::LoadWords(tile, 0, lane_), Weights::LoadWords(tile, 1, lane_)};
+    constexpr int kHalves = 2 / Weights::kGroups;  // of a group
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      Weights::Widen(words[half], halves_[half]);
-      BeginProducts();
+    for (int group = 0; group < Weights::kGroups; ++group) {
+      float4 group_sum[kRowTiles];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        MultiplyAddWide(block_sum, halves_[half][i], rows, 2 * half + i,
-                        half + i > 0);
+      for (int of = 0; of < kHalves; ++of) {
+        const int half = group * kHalves + of;
+        Weights::Widen(words[half], halves_[half]);
+        BeginProducts();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          MultiplyAddWide(group_sum, halves_[half][i], rows, 2 * half + i,
+                          of + i > 0);
+        }
+        CommitProducts();
       }
-      CommitProducts();
-    }
-    const uint32_t scales = Weights::Scales(tile, lane_);
-    const float low = FloatOf(scales << 16);
-    const float high = FloatOf(scales & 0xffff0000);
-    WaitProducts<0>();
-    TakeSums(block_sum);
-    KeepUntilHere(halves_[0]);
-    KeepUntilHere(halves_[1]);
+      const uint32_t scales = Weights::Scales(tile, group, lane_);
+      WaitProducts<0>();
+      TakeSums(group_sum);
 #pragma unroll
-    for (int j = 0; j < kRowTiles; ++j) {
-      const float4& part = block_sum[j];
-      float4& to = sum[0][j];
-      to = {Fused(part.x, low, to.x), Fused(part.y, low, to.y),
-            Fused(part.z, high, to.z), Fused(part.w, high, to.w)};
+      for (int of = 0; of < kHalves; ++of) {
+        KeepUntilHere(halves_[group * kHalves + of]);
+      }
+#pragma unroll
+      for (int j = 0; j < kRowTiles; ++j) {
+        AddScaled(group_sum[j], scales, sum[0][j]);
+      }
     }
   }
 

@@ -52,19 +52,24 @@ constexpr struct {
   const char* name;
 } kFormats[] = {{GemmFormat::kBf16, "bf16"},
                 {GemmFormat::kInt8, "int8"},
-                {GemmFormat::kFp8, "fp8"}};
+                {GemmFormat::kFp8, "fp8"},
+                {GemmFormat::kInt4, "int4"}};
 
 // Numbers in each format, none of them NaN: what is multiplied decides how much
 // power a GPU draws.
 __global__ void FillKernel(uint16_t* values, size_t count, GemmFormat format,
                            uint64_t seed) {
-  constexpr int kBlock = (kBlockWeightBytes + kBlockScaleBytes) / 2;
+  // In values; of the other formats all are weights.
+  const bool scaled =
+      format == GemmFormat::kInt8 || format == GemmFormat::kInt4;
+  const int block = PackedBlockBytes(format) / 2;
+  const int weights =
+      (format == GemmFormat::kInt4 ? kInt4WeightBytes : kBlockWeightBytes) / 2;
   const size_t step = size_t{1} * gridDim.x * blockDim.x;
   for (size_t i = size_t{1} * blockIdx.x * blockDim.x + threadIdx.x; i < count;
        i += step) {
     const auto bits = static_cast<uint16_t>(RandomWord(seed, i) >> 20);
-    const bool scale = i % kBlock >= kBlockWeightBytes / 2;
-    if (format == GemmFormat::kBf16 || (format == GemmFormat::kInt8 && scale)) {
+    if (format == GemmFormat::kBf16 || (scaled && i % block >= weights)) {
       values[i] = RandomBf16(seed, i);
     } else {
       values[i] = format == GemmFormat::kFp8 ? bits & 0xbfbf : bits;

@@ -33,6 +33,7 @@ double BytesPerWeight(const std::string& weights) {
   if (weights == "f32") return 4;
   if (weights == "int8") return 1 + 2.0 / 64;
   if (weights == "fp8") return 1;
+  if (weights == "int4") return 0.5 + 2.0 / 32;
   return 2;
 }
 

@@ -136,14 +136,5 @@ TEST(CreateBackendTest, RefusesFp8WeightsOffTheGpu) {
   EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
 }
 
-#ifdef NACRE_WITH_CUDA
-TEST(CreateBackendTest, RefusesWeightsThatCudaLacks) {
-  BackendOptions options;
-  options.kind = "cuda";
-  options.weights = "int4";
-  EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kUnimplemented);
-}
-#endif
-
 }  // namespace
 }  // namespace nacre::kernels

@@ -151,6 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"slices", nullptr, 2048, "bf16", "bf16"},
                       Case{"int8", nullptr, 200, "int8", "bf16"},
                       Case{"fp8", nullptr, 200, "fp8", "bf16"},
+                      Case{"int4", nullptr, 200, "int4", "bf16"},
                       Case{"f32", nullptr, 100, "f32", "f32"}),
     [](const auto& info) { return info.param.name; });
 

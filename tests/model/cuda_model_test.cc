@@ -366,7 +366,7 @@ TEST_F(CudaModelTest, KeysAreInBf16WhereTheCheckpointIs) {
   EXPECT_THAT(numerics(bf16, {.kind = "cuda"}), HasSubstr(in_bf16));
   EXPECT_THAT(numerics(f32, {.kind = "cuda"}), HasSubstr(in_f32));
   EXPECT_THAT(numerics(bf16, {.kind = "cpu"}), HasSubstr(in_f32));
-  for (const char* weights : {"bf16", "int8", "fp8"}) {
+  for (const char* weights : {"bf16", "int8", "fp8", "int4"}) {
     EXPECT_THAT(numerics(bf16, {.kind = "cuda", .weights = weights}),
                 HasSubstr(in_bf16));
     EXPECT_THAT(numerics(f32, {.kind = "cuda", .weights = weights}),

@@ -60,7 +60,8 @@ std::vector<uint32_t> LogitsOf(const std::string& folder,
   for (const int major : {9, 10}) {
     kernels::cuda::emulation::settings.major = major;
     for (const auto weights :
-         {kernels::WeightType::kBF16, kernels::WeightType::kInt8}) {
+         {kernels::WeightType::kBF16, kernels::WeightType::kInt8,
+          kernels::WeightType::kInt4}) {
       if (!AppendLogits(folder, steps, weights, &bits)) return {};
     }
   }

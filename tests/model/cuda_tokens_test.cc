@@ -190,6 +190,11 @@ TEST_F(CudaTokensTest, TheTargetSaysNearlyTheSameWithInt8Weights) {
   ExpectSaysTheSame("target", "f32", "int8", 0.05f, 20);
 }
 
+// Weights are one of 16 multiples of a scale.
+TEST_F(CudaTokensTest, TheTargetSaysNearlyTheSameWithInt4Weights) {
+  ExpectSaysTheSame("target", "f32", "int4", 0.5f, 20);
+}
+
 // Weights have 4 significant bits: up to a sixteenth of each is rounded.
 TEST_F(CudaTokensTest, TheTargetSaysNearlyTheSameWithFp8Weights) {
   ExpectSaysTheSame("target", "f32", "fp8", 0.2f, 20);

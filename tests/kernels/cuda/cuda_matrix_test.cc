@@ -110,8 +110,9 @@ TEST_F(CudaMatrixTest, TheFirstOfSeveralBadWeightsIsNamed) {
 
 TEST_F(CudaMatrixTest, BytesAreWhatItTakes) {
   const HostMatrix part = {DType::kF32, values_.data(), kRows, kCols};
-  for (const WeightType type : {WeightType::kAuto, WeightType::kF32,
-                                WeightType::kBF16, WeightType::kInt8}) {
+  for (const WeightType type :
+       {WeightType::kAuto, WeightType::kF32, WeightType::kBF16,
+        WeightType::kInt8, WeightType::kInt4}) {
     const int64_t before = device_->Memory().used;
     const auto matrix =
         CudaMatrix::Create({part}, type, device_.get(), staging_.get());

@@ -276,15 +276,5 @@ TEST_F(FailingBackendTest, PackRefusesRowsThatNoPieceHolds) {
                HasSubstr("4194308 bytes, the limit is 4194304"));
 }
 
-TEST_F(DeviceTest, ThereAreNoInt4Weights) {
-  BackendOptions options;
-  options.kind = "cuda";
-  options.weights = "int4";
-  ExpectStatus(CreateBackend(options).status(),
-               absl::StatusCode::kUnimplemented,
-               HasSubstr("has no int4 weights, expected \"auto\", \"f32\", "
-                         "\"bf16\", \"int8\" or \"fp8\""));
-}
-
 }  // namespace
 }  // namespace nacre::kernels::cuda

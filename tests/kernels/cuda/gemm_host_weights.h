@@ -14,7 +14,7 @@
 namespace nacre::kernels::cuda {
 
 constexpr GemmFormat kFormats[] = {GemmFormat::kBf16, GemmFormat::kInt8,
-                                   GemmFormat::kFp8};
+                                   GemmFormat::kFp8, GemmFormat::kInt4};
 
 inline const char* NameOf(GemmFormat format) {
   switch (format) {
@@ -24,6 +24,8 @@ inline const char* NameOf(GemmFormat format) {
       return "int8";
     case GemmFormat::kFp8:
       return "fp8";
+    case GemmFormat::kInt4:
+      return "int4";
   }
   return "";
 }
@@ -70,27 +72,39 @@ inline HostWeights MakeBf16(const Shape& shape, uint64_t seed) {
   return made;
 }
 
-inline HostWeights MakeInt8(const Shape& shape, uint64_t seed) {
+// Integers from `least` to `most`, with a scale for `group` inputs.
+inline HostWeights MakeIntegers(GemmFormat format, const Shape& shape,
+                                uint64_t seed, int least, int most, int group) {
   HostWeights made;
   const auto [outputs, inputs] = shape;
-  const int blocks = GemmBlocks(inputs);
+  const int groups = GemmBlocks(inputs) * (kBlockInputs / group);
   std::vector<int8_t> integers(size_t{1} * outputs * inputs);
-  std::vector<uint16_t> scales(size_t{1} * outputs * blocks);
+  std::vector<uint16_t> scales(size_t{1} * outputs * groups);
   for (size_t i = 0; i < scales.size(); ++i) {
     scales[i] = RandomBf16(seed + 100, i);
   }
   for (size_t i = 0; i < integers.size(); ++i) {
-    integers[i] = static_cast<int8_t>(RandomWord(seed, i) % 255 - 127);
-    const size_t scale = i / inputs * blocks + i % inputs / kBlockInputs;
+    const auto count = static_cast<uint64_t>(most - least + 1);
+    integers[i] = static_cast<int8_t>(
+        static_cast<int>(RandomWord(seed, i) % count) + least);
+    const size_t scale = i / inputs * groups + i % inputs / group;
     made.values.push_back(double{Bf16ToFloat(scales[scale])} * integers[i]);
   }
-  made.device = PackTiles(
-      GemmFormat::kInt8, shape, [&](int first, int count, void* packed) {
-        PackInt8Tile(integers.data() + size_t{1} * first * inputs,
-                     scales.data() + size_t{1} * first * blocks, count, inputs,
-                     packed);
+  const auto pack = format == GemmFormat::kInt4 ? &PackInt4Tile : &PackInt8Tile;
+  made.device =
+      PackTiles(format, shape, [&](int first, int count, void* packed) {
+        pack(integers.data() + size_t{1} * first * inputs,
+             scales.data() + size_t{1} * first * groups, count, inputs, packed);
       });
   return made;
+}
+
+inline HostWeights MakeInt8(const Shape& shape, uint64_t seed) {
+  return MakeIntegers(GemmFormat::kInt8, shape, seed, -127, 127, kBlockInputs);
+}
+
+inline HostWeights MakeInt4(const Shape& shape, uint64_t seed) {
+  return MakeIntegers(GemmFormat::kInt4, shape, seed, -8, 7, kBlockInputs / 2);
 }
 
 inline HostWeights MakeFp8(const Shape& shape, uint64_t seed) {
@@ -123,6 +137,8 @@ inline HostWeights MakeWeights(GemmFormat format, const Shape& shape,
       return MakeInt8(shape, seed);
     case GemmFormat::kFp8:
       return MakeFp8(shape, seed);
+    case GemmFormat::kInt4:
+      return MakeInt4(shape, seed);
   }
   return {};
 }

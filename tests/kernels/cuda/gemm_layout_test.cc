@@ -17,6 +17,7 @@ int IntegerAt(int output, int input) {
 TEST(GemmLayoutTest, Bytes) {
   EXPECT_EQ(PackedTileBytes(GemmFormat::kInt8, 64), 1056u);
   EXPECT_EQ(PackedTileBytes(GemmFormat::kFp8, 65), 2048u);
+  EXPECT_EQ(PackedTileBytes(GemmFormat::kInt4, 65), 2u * 576);
   EXPECT_EQ(GemmWeightBytes(GemmFormat::kBf16, 17, 72), 2u * 2 * 2048);
   EXPECT_EQ(GemmWeightBytes(GemmFormat::kInt8, 17, 72), 2u * 2 * 1056);
   EXPECT_EQ(GemmWeightBytes(GemmFormat::kFp8, 1 << 20, 1 << 14),
@@ -52,6 +53,46 @@ TEST(GemmLayoutTest, Int8TileOfAnySize) {
         for (int block = 0; block < blocks; ++block) {
           EXPECT_EQ(tile.scales[output * blocks + block],
                     output < outputs ? 100 * output + block + 1 : 0);
+        }
+      }
+    }
+  }
+}
+
+// Distinct for neighbours, and every integer from -8 to 7.
+int Int4At(int output, int input) {
+  return (output * 7 + input * 5 + input / 16) % 16 - 8;
+}
+
+TEST(GemmLayoutTest, Int4TileOfAnySize) {
+  for (const int outputs : {1, 8, 9, 16}) {
+    for (const int inputs : {8, 64, 200}) {
+      const int groups = 2 * GemmBlocks(inputs);
+      std::vector<int8_t> integers;
+      std::vector<uint16_t> scales;
+      for (int output = 0; output < outputs; ++output) {
+        for (int i = 0; i < inputs; ++i) {
+          integers.push_back(static_cast<int8_t>(Int4At(output, i)));
+        }
+        for (int group = 0; group < groups; ++group) {
+          scales.push_back(static_cast<uint16_t>(100 * output + group + 1));
+        }
+      }
+      std::vector<uint8_t> packed(PackedTileBytes(GemmFormat::kInt4, inputs),
+                                  0xee);
+      PackInt4Tile(integers.data(), scales.data(), outputs, inputs,
+                   packed.data());
+      const Int4Tile tile = ReadInt4Tile(inputs, packed.data());
+      const int columns = GemmBlocks(inputs) * kBlockInputs;
+      for (int output = 0; output < kTileOutputs; ++output) {
+        for (int i = 0; i < columns; ++i) {
+          const bool inside = output < outputs && i < inputs;
+          EXPECT_EQ(tile.integers[output * columns + i],
+                    inside ? Int4At(output, i) : 0);
+        }
+        for (int group = 0; group < groups; ++group) {
+          EXPECT_EQ(tile.scales[output * groups + group],
+                    output < outputs ? 100 * output + group + 1 : 0);
         }
       }
     }

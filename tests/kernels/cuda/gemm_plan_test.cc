@@ -79,8 +79,8 @@ TEST(GemmPlanTest, OneSkinnyBlockAMultiprocessor) {
 
 // Of every format, and one block on a multiprocessor.
 TEST(GemmPlanTest, FewRowsHaveTheirKernel) {
-  for (const GemmFormat format :
-       {GemmFormat::kBf16, GemmFormat::kInt8, GemmFormat::kFp8}) {
+  for (const GemmFormat format : {GemmFormat::kBf16, GemmFormat::kInt8,
+                                  GemmFormat::kFp8, GemmFormat::kInt4}) {
     for (int rows = 1; rows <= 16; ++rows) {
       for (const int inputs : {64, 2048, 4096, 14336}) {
         const GemmPlan plan = Plan(4096, inputs, rows, kH200, format);
@@ -110,8 +110,8 @@ TEST(GemmPlanTest, NothingFitsInTooLittle) {
 // Every plan fits, stages suffice for a pipeline, and small tiles fit wherever
 // CUDA runs.
 TEST(GemmPlanTest, SharedMemoryOfAllFormats) {
-  for (const GemmFormat format :
-       {GemmFormat::kBf16, GemmFormat::kInt8, GemmFormat::kFp8}) {
+  for (const GemmFormat format : {GemmFormat::kBf16, GemmFormat::kInt8,
+                                  GemmFormat::kFp8, GemmFormat::kInt4}) {
     for (const GemmDevice& device :
          {kH200, kWideH200, kA100, kSmall, {4, 48 << 10}}) {
       for (int rows = 1; rows < 700; rows += 13) {

@@ -71,6 +71,32 @@ TEST(GemmQuantizationTest, Int8IsTheOneOfEveryBackend) {
   }
 }
 
+TEST(GemmQuantizationTest, Int4IsTheOneOfEveryBackend) {
+  const std::vector<float> values = RandomRows();
+  constexpr int kGroup = 32;
+  const int groups = 2 * GemmBlocks(kCols);
+  for (int row = 0; row < kRows; ++row) {
+    std::vector<uint8_t> packed(PackedTileBytes(GemmFormat::kInt4, kCols));
+    QuantizeInt4Tile(Matrix(values), row / kTileOutputs, packed.data());
+    const Int4Tile tile = ReadInt4Tile(kCols, packed.data());
+    const int output = row % kTileOutputs;
+    for (int group = 0; group < groups; ++group) {
+      float of_group[kGroup] = {};
+      const int first = group * kGroup;
+      const int inside = std::clamp(kCols - first, 0, kGroup);
+      std::copy_n(values.begin() + row * kCols + first, inside, of_group);
+      int8_t expected[kGroup];
+      const float scale =
+          QuantizeWeights(of_group, WeightType::kInt4, expected);
+      EXPECT_EQ(FromBF16(tile.scales[output * groups + group]), scale);
+      for (int i = 0; i < inside; ++i) {
+        EXPECT_EQ(tile.integers[(output * groups + group) * kGroup + i],
+                  expected[i]);
+      }
+    }
+  }
+}
+
 TEST(GemmQuantizationTest, Fp8HasOneScaleARow) {
   const std::vector<float> values = RandomRows();
   std::vector<float> scales(kRows, -1);

@@ -75,6 +75,11 @@ nacre_mutant(packed_weights_of_another_lane kernels/cuda/gemm_weights.cuh
 nacre_mutant(scales_of_another_row kernels/cuda/gemm_weights.cuh
   [[kBlockWeightBytes / sizeof(uint32_t) + lane / 4]]
   [[kBlockWeightBytes / sizeof(uint32_t) + lane % 4]])
+nacre_mutant(int4_weights_of_another_step kernels/cuda/gemm_weights.cuh
+  [[words.x >> (8 * step + 4)]] [[words.x >> (8 * step ^ 12)]])
+nacre_mutant(int4_scales_of_another_half kernels/cuda/gemm_weights.cuh
+  [[kInt4WeightBytes + group * kBlockScaleBytes]]
+  [[kInt4WeightBytes + (1 - group) * kBlockScaleBytes]])
 nacre_mutant(sum_of_another_lane kernels/cuda/gemm_skinny.cuh
   [[row / 8 * 32 + output % 8 * 4 + row % 8 / 2]]
   [[row / 8 * 32 + output % 8 * 4 + row % 4]])

@@ -47,6 +47,51 @@ inline PackedTile ReadTile(GemmFormat format, int inputs, const void* packed) {
   return tile;
 }
 
+// Likewise a tile of int4: its integers as [16][inputs in whole blocks], its
+// scales as [16][groups of 32 inputs].
+struct Int4Tile {
+  std::vector<int> integers;
+  std::vector<uint16_t> scales;
+};
+
+inline Int4Tile ReadInt4Tile(int inputs, const void* packed) {
+  const int blocks = GemmBlocks(inputs);
+  const int columns = blocks * kBlockInputs;
+  Int4Tile tile = {std::vector<int>(16 * columns),
+                   std::vector<uint16_t>(16 * 2 * blocks)};
+  const auto* from = static_cast<const uint8_t*>(packed);
+  for (int block = 0; block < blocks; ++block) {
+    for (int half = 0; half < 2; ++half) {
+      for (int lane = 0; lane < 32; ++lane) {
+        for (int rows = 0; rows < 2; ++rows, from += 4) {
+          uint32_t word = 0;
+          std::memcpy(&word, from, 4);
+          for (int step = 0; step < 2; ++step) {
+            for (int pair = 0; pair < 2; ++pair) {
+              for (int of = 0; of < 2; ++of) {
+                const int output = rows * 8 + lane / 4;
+                const int input = block * 64 + half * 32 + step * 16 +
+                                  pair * 8 + lane % 4 * 2 + of;
+                const int shift = of * 16 + step * 8 + pair * 4;
+                tile.integers[output * columns + input] =
+                    static_cast<int>(word >> shift & 15) - 8;
+              }
+            }
+          }
+        }
+      }
+    }
+    for (int half = 0; half < 2; ++half) {
+      for (int i = 0; i < 16; ++i, from += 2) {
+        const int output = i / 2 + i % 2 * 8;
+        std::memcpy(&tile.scales[(output * blocks + block) * 2 + half], from,
+                    2);
+      }
+    }
+  }
+  return tile;
+}
+
 // Likewise a tile of bf16, as [16][inputs in whole blocks].
 inline std::vector<uint16_t> ReadBf16Tile(int inputs, const void* packed) {
   const int columns = GemmBlocks(inputs) * kBlockInputs;
