@@ -57,6 +57,29 @@ void RowOps::AddBias(float* x, int rows, int cols, const float* bias) {
   for (int row = 0; row < rows; ++row, x += width) AddInPlace(x, bias, width);
 }
 
+void RowOps::GatherRows(const float* x, absl::Span<const int32_t> rows,
+                        int cols, float* out) {
+  // Of a device that is the host.
+  const size_t width = static_cast<size_t>(cols);
+  for (const int32_t row : rows) {
+    std::copy_n(x + static_cast<size_t>(row) * width, width, out);
+    out += width;
+  }
+}
+
+void RowOps::CombineRows(float* y, absl::Span<const int32_t> rows,
+                         absl::Span<const float> weights, int parts, int cols,
+                         float* out) {
+  const size_t width = static_cast<size_t>(cols);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    float* const part = y + static_cast<size_t>(rows[i]) * width;
+    float* const to = out + i / static_cast<size_t>(parts) * width;
+    if (i % static_cast<size_t>(parts) == 0) std::fill_n(to, width, 0.0f);
+    Scale(part, width, weights[i]);
+    AddInPlace(to, part, width);
+  }
+}
+
 void AttentionOps::MoveKv(absl::Span<const KvMove> moves,
                           absl::Span<const KvLayer> layers) {
   // Of a device that is the host.

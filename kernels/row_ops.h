@@ -1,4 +1,5 @@
-// What is computed of each row by itself, without weights to multiply with.
+// What is computed of each row by itself, without weights to multiply with, and
+// rows that are brought together for others.
 //
 // A part of Backend, and under its conventions and threads (backend.h).
 
@@ -6,6 +7,9 @@
 #define KERNELS_ROW_OPS_H_
 
 #include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
 
 namespace nacre::kernels {
 
@@ -69,6 +73,18 @@ class RowOps {
 
   // x[i, j] += bias[j], in place                x [rows, cols], bias [cols]
   virtual void AddBias(float* x, int rows, int cols, const float* bias);
+
+  // out[i, :] = x[rows[i], :]               out [rows.size(), cols], rows: host
+  virtual void GatherRows(const float* x, absl::Span<const int32_t> rows,
+                          int cols, float* out);
+
+  // out[i, :] = 0 + weights[i, 0] y[rows[i, 0], :] + weights[i, 1] ..., each
+  // product rounded, then added in this order.
+  //   rows, weights [count, parts], on the host; y: scratch afterwards, each of
+  //   its rows in one part; out [count, cols]
+  virtual void CombineRows(float* y, absl::Span<const int32_t> rows,
+                           absl::Span<const float> weights, int parts, int cols,
+                           float* out);
 };
 
 }  // namespace nacre::kernels

@@ -43,6 +43,16 @@ absl::Status Activations::Grow(const ModelConfig& config,
       NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &local_angles.cos));
       NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &local_angles.sin));
     }
+    if (config.experts.count > 0) {
+      const ExpertOptions& options = config.experts;
+      const int chosen = num_rows * options.per_token;
+      NACRE_RETURN_IF_ERROR(allocate(num_rows, options.count, &experts.logits));
+      NACRE_RETURN_IF_ERROR(allocate(chosen, size, &experts.in));
+      NACRE_RETURN_IF_ERROR(
+          allocate(chosen, 2 * options.size, &experts.gate_up));
+      NACRE_RETURN_IF_ERROR(allocate(chosen, options.size, &experts.gated));
+      NACRE_RETURN_IF_ERROR(allocate(chosen, size, &experts.out));
+    }
     max_rows = num_rows;
   }
   if (num_logit_rows > max_logit_rows) {

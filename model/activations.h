@@ -18,6 +18,15 @@ struct Angles {
   std::unique_ptr<kernels::Buffer> sin;
 };
 
+// Of layers with experts. A row is in `in` once for each of its experts.
+struct ExpertActivations {
+  std::unique_ptr<kernels::Buffer> logits;   // of the router, [rows, experts]
+  std::unique_ptr<kernels::Buffer> in;       // [rows * per token, hidden_size]
+  std::unique_ptr<kernels::Buffer> gate_up;  // [rows * per token, 2 * size]
+  std::unique_ptr<kernels::Buffer> gated;    // [rows * per token, size]
+  std::unique_ptr<kernels::Buffer> out;      // as in
+};
+
 struct Activations {
   int max_rows = 0;
   // [rows, hidden_size]: between layers, and in the middle of one.
@@ -31,6 +40,7 @@ struct Activations {
   std::unique_ptr<kernels::Buffer> positions;  // of learned ones, int32 [rows]
   Angles angles;
   Angles local_angles;  // of layers that have other frequencies
+  ExpertActivations experts;
   int max_logit_rows = 0;
   std::unique_ptr<kernels::Buffer> logits;  // [logit rows, vocab_size]
 

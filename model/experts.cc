@@ -2,21 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
+#include <numeric>
 
 #include "common/check.h"
 
 namespace nacre::model {
-namespace {
-
-// Room for `count` values; what is there stays.
-float* Room(size_t count, std::vector<float>* values) {
-  if (values->size() < count) values->resize(count);
-  return values->data();
-}
-
-}  // namespace
-
 void ChooseExperts(absl::Span<const float> logits, int count, bool normalize,
                    std::vector<ExpertChoice>* choices) {
   choices->clear();
@@ -51,58 +41,76 @@ void ChooseExperts(absl::Span<const float> logits, int count, bool normalize,
             });
 }
 
-float* ExpertBlock::RouterLogits(const ModelConfig& config, int rows) {
-  return Room(
-      static_cast<size_t>(rows) * static_cast<size_t>(config.experts.count),
-      &logits_);
+void ExpertBlock::Choose(const ExpertOptions& options, int rows) {
+  const size_t count = static_cast<size_t>(options.count);
+  const size_t chosen =
+      static_cast<size_t>(rows) * static_cast<size_t>(options.per_token);
+  std::vector<int32_t>& experts = places_;  // at first which expert it is
+  experts.clear();
+  weights_.clear();
+  begins_.assign(count + 1, 0);
+  for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+    ChooseExperts({logits_.data() + row * count, count}, options.per_token,
+                  options.normalize, &choices_);
+    for (const ExpertChoice& choice : choices_) {
+      experts.push_back(choice.expert);
+      weights_.push_back(choice.weight);
+      ++begins_[static_cast<size_t>(choice.expert) + 1];
+    }
+  }
+  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+  assigned_.resize(chosen);
+  std::vector<size_t> next = begins_;
+  for (size_t i = 0; i < chosen; ++i) {
+    const size_t place = next[static_cast<size_t>(experts[i])]++;
+    assigned_[place] =
+        static_cast<int32_t>(i / static_cast<size_t>(options.per_token));
+    places_[i] = static_cast<int32_t>(place);
+  }
 }
 
 void ExpertBlock::Run(const ModelConfig& config, kernels::Backend* backend,
+                      const kernels::PackedMatrix& router,
                       absl::Span<const ExpertWeights> experts, const float* x,
-                      int rows, float* out) {
-  const size_t hidden = static_cast<size_t>(config.hidden_size);
+                      int rows, ExpertActivations* scratch, float* out) {
   NACRE_CHECK(experts.size() == static_cast<size_t>(config.experts.count),
               "experts of another model");
-  assigned_.resize(experts.size());
-  for (std::vector<Assigned>& assigned : assigned_) assigned.clear();
-  for (int row = 0; row < rows; ++row) {
-    ChooseExperts({logits_.data() + static_cast<size_t>(row) * experts.size(),
-                   experts.size()},
-                  config.experts.per_token, config.experts.normalize,
-                  &choices_);
-    for (const ExpertChoice& choice : choices_) {
-      assigned_[static_cast<size_t>(choice.expert)].push_back(
-          {row, choice.weight});
+  backend->MatMul(x, rows, router, scratch->logits->f32());
+  logits_.resize(static_cast<size_t>(rows) * experts.size());
+  backend->CopyToHost(scratch->logits->f32(), logits_.size() * sizeof(float),
+                      logits_.data());
+  Choose(config.experts, rows);
+
+  const size_t hidden = static_cast<size_t>(config.hidden_size);
+  const size_t size = static_cast<size_t>(config.experts.size);
+  float* const in = scratch->in->f32();
+  float* const gate_up = scratch->gate_up->f32();
+  float* const gated = scratch->gated->f32();
+  float* const results = scratch->out->f32();
+  backend->GatherRows(x, assigned_, config.hidden_size, in);
+  // Calls visit(expert, its first row of those, how many).
+  const auto for_experts = [&](const auto& visit) {
+    for (size_t i = 0; i < experts.size(); ++i) {
+      const size_t count = begins_[i + 1] - begins_[i];
+      if (count > 0) visit(experts[i], begins_[i], static_cast<int>(count));
     }
+  };
+  for_experts([&](const ExpertWeights& expert, size_t first, int count) {
+    backend->MatMul(in + first * hidden, count, *expert.gate_up,
+                    gate_up + first * 2 * size);
+  });
+  const int chosen = static_cast<int>(assigned_.size());
+  if (config.activation == Activation::kSilu) {
+    backend->SiluMul(gate_up, chosen, config.experts.size, gated);
+  } else {
+    backend->GeluMul(gate_up, chosen, config.experts.size, gated);
   }
-  std::fill_n(out, static_cast<size_t>(rows) * hidden, 0.0f);
-  for (size_t expert = 0; expert < experts.size(); ++expert) {
-    const std::vector<Assigned>& assigned = assigned_[expert];
-    if (assigned.empty()) continue;
-    const int count = static_cast<int>(assigned.size());
-    const int size = config.experts.size;
-    const size_t inter = assigned.size() * static_cast<size_t>(size);
-    float* const in = Room(assigned.size() * hidden, &in_);
-    for (size_t i = 0; i < assigned.size(); ++i) {
-      std::copy_n(x + static_cast<size_t>(assigned[i].row) * hidden, hidden,
-                  in + i * hidden);
-    }
-    float* const gate_up = Room(2 * inter, &gate_up_);
-    float* const gated = Room(inter, &gated_);
-    float* const result = Room(assigned.size() * hidden, &out_);
-    backend->MatMul(in, count, *experts[expert].gate_up, gate_up);
-    if (config.activation == Activation::kSilu) {
-      backend->SiluMul(gate_up, count, size, gated);
-    } else {
-      backend->GeluMul(gate_up, count, size, gated);
-    }
-    backend->MatMul(gated, count, *experts[expert].down, result);
-    for (size_t i = 0; i < assigned.size(); ++i) {
-      backend->Scale(result + i * hidden, hidden, assigned[i].weight);
-      backend->AddInPlace(out + static_cast<size_t>(assigned[i].row) * hidden,
-                          result + i * hidden, hidden);
-    }
-  }
+  for_experts([&](const ExpertWeights& expert, size_t first, int count) {
+    backend->MatMul(gated + first * size, count, *expert.down,
+                    results + first * hidden);
+  });
+  backend->CombineRows(results, places_, weights_, config.experts.per_token,
+                       config.hidden_size, out);
 }
 
 }  // namespace nacre::model

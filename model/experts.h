@@ -3,18 +3,21 @@
 // its experts in the order of their numbers, so that its bits are a function of
 // the row alone.
 //
-// Activations are read on the host: for backends of the host.
+// The host chooses: it waits for the router's logits in each such layer.
 //
 // Thread-compatible: one thread, the engine's.
 
 #ifndef MODEL_EXPERTS_H_
 #define MODEL_EXPERTS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "model/activations.h"
 #include "model/config.h"
 
 namespace nacre::model {
@@ -35,32 +38,31 @@ struct ExpertChoice {
 void ChooseExperts(absl::Span<const float> logits, int count, bool normalize,
                    std::vector<ExpertChoice>* choices);
 
-// Keeps its scratch.
+// Keeps its scratch on the host.
 class ExpertBlock {
  public:
-  // The router's logits of the next rows, [rows, experts]: to be filled
-  // before Run.
-  float* RouterLogits(const ModelConfig& config, int rows);
-
   // out = sum over the chosen experts e of weight_e * down_e(act(gate_up_e(x)))
-  //   x, out [rows, hidden_size]
+  //   router [experts, hidden_size]; x, out [rows, hidden_size]
+  //   scratch: room for `rows` (Activations::Grow)
   void Run(const ModelConfig& config, kernels::Backend* backend,
+           const kernels::PackedMatrix& router,
            absl::Span<const ExpertWeights> experts, const float* x, int rows,
-           float* out);
+           ExpertActivations* scratch, float* out);
 
  private:
-  struct Assigned {
-    int row;
-    float weight;
-  };
+  // Fills what follows from `logits_`.
+  void Choose(const ExpertOptions& options, int rows);
 
-  std::vector<float> logits_;
-  std::vector<ExpertChoice> choices_;            // of one row
-  std::vector<std::vector<Assigned>> assigned_;  // to each expert
-  std::vector<float> in_;                        // of one expert's rows
-  std::vector<float> gate_up_;
-  std::vector<float> gated_;
-  std::vector<float> out_;
+  std::vector<float> logits_;          // [rows, experts]
+  std::vector<ExpertChoice> choices_;  // of one row
+  // The rows of each expert, one expert after another; where they begin, and
+  // where the last ends.
+  std::vector<int32_t> assigned_;
+  std::vector<size_t> begins_;
+  // Of each row and each of its experts, [rows, per token]: where it is in
+  // `assigned_`, and its weight.
+  std::vector<int32_t> places_;
+  std::vector<float> weights_;
 };
 
 }  // namespace nacre::model

@@ -188,11 +188,6 @@ constexpr Family kFamilies[] = {
 
 absl::Span<const Family> AllFamilies() { return kFamilies; }
 
-const char* BackendsOf(const Family& family) {
-  return family.experts.default_count == 0 ? "cpu, cuda, reference"
-                                           : "cpu, reference";
-}
-
 const Family* FindFamily(absl::string_view architecture) {
   for (const Family& family : kFamilies) {
     if (architecture == family.architecture) return &family;

@@ -19,15 +19,24 @@ constexpr int64_t kReserve = int64_t{256} << 20;
 int64_t ScratchBytes(const ModelConfig& config, int rows) {
   const int64_t hidden = config.hidden_size;
   const int64_t q = config.q_size();
-  const int64_t widest = std::max<int64_t>(
-      2 * int64_t{config.intermediate_size}, config.vocab_size);
+  const int64_t chosen =
+      config.experts.count == 0 ? 0 : config.experts.per_token;
+  const int64_t widest = std::max(
+      {2 * int64_t{config.intermediate_size}, int64_t{config.vocab_size},
+       chosen * std::max(hidden, 2 * int64_t{config.experts.size})});
+  // Of each expert that a row goes to: its input and output, gate and up, their
+  // product.
+  const int64_t experts =
+      config.experts.count +
+      chosen * (2 * hidden + 3 * int64_t{config.experts.size});
   const int64_t tables = config.windows.rope_theta > 0 ? 2 : 1;
   const int64_t positions = config.embedding.has_positions ? 1 : 0;
   // Three of the residual's size, q k v, attention, gate and up, their product,
   // tables of angles, logits, positions.
   const int64_t row = 3 * hidden + (q + 2 * int64_t{config.kv_size()}) + q +
                       3 * int64_t{config.intermediate_size} +
-                      tables * config.head_dim + config.vocab_size + positions;
+                      tables * config.head_dim + config.vocab_size + positions +
+                      experts;
   // A buffer that grows is there twice for a moment.
   return static_cast<int64_t>(sizeof(float)) * rows * (row + widest);
 }

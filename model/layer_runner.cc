@@ -85,10 +85,8 @@ void LayerRunner::RunExperts(const LayerWeights& weights) {
   Activations& a = *activations_;
   const int rows = rows_->size();
   Norm(a.attended->f32(), rows, weights.mlp_norm, a.normed->f32());
-  backend_->MatMul(a.normed->f32(), rows, *weights.router,
-                   experts_.RouterLogits(config_, rows));
-  experts_.Run(config_, backend_, weights.experts, a.normed->f32(), rows,
-               a.hidden->f32());
+  experts_.Run(config_, backend_, *weights.router, weights.experts,
+               a.normed->f32(), rows, &a.experts, a.hidden->f32());
   backend_->AddInPlace(
       a.hidden->f32(), a.attended->f32(),
       static_cast<size_t>(rows) * static_cast<size_t>(config_.hidden_size));

@@ -130,8 +130,7 @@ class CudaBackend : public cuda::CudaRowOps {
   std::unique_ptr<Buffer> moves_;
 };
 
-// Errors of cuda::Device::Open and cuda::Staging::Create; UNIMPLEMENTED for
-// int4 weights.
+// Errors of cuda::Device::Open and cuda::Staging::Create.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type,
     CudaBackendOptions options = {});

@@ -75,4 +75,35 @@ void CudaRowOps::AddBias(float* x, int rows, int cols, const float* bias) {
   device_->Check(AddToRows(device_->queue(), x, rows, cols, bias), "bias");
 }
 
+const int32_t* CudaRowOps::SendRows(absl::Span<const int32_t> rows) {
+  const size_t bytes = rows.size() * sizeof(int32_t);
+  if (!device_->Grow(bytes, &row_numbers_)) return nullptr;
+  staging_->Upload(rows.data(), bytes, row_numbers_->data());
+  return static_cast<const int32_t*>(row_numbers_->data());
+}
+
+void CudaRowOps::GatherRows(const float* x, absl::Span<const int32_t> rows,
+                            int cols, float* out) {
+  if (rows.empty() || !device_->ok()) return;
+  const int32_t* const numbers = SendRows(rows);
+  if (numbers == nullptr) return;
+  device_->Check(EmbedRows(device_->queue(), {x, DType::kF32, cols}, numbers,
+                           static_cast<int>(rows.size()), out),
+                 "rows of others");
+}
+
+void CudaRowOps::CombineRows(float* y, absl::Span<const int32_t> rows,
+                             absl::Span<const float> weights, int parts,
+                             int cols, float* out) {
+  if (rows.empty() || !device_->ok()) return;
+  const int32_t* const numbers = SendRows(rows);
+  const size_t bytes = weights.size() * sizeof(float);
+  if (numbers == nullptr || !device_->Grow(bytes, &row_weights_)) return;
+  staging_->Upload(weights.data(), bytes, row_weights_->data());
+  device_->Check(
+      AddWeightedRows(device_->queue(), y, numbers, row_weights_->f32(),
+                      static_cast<int>(rows.size()) / parts, parts, cols, out),
+      "sums of rows");
+}
+
 }  // namespace nacre::kernels::cuda

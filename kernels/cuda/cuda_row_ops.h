@@ -6,7 +6,10 @@
 #define KERNELS_CUDA_CUDA_ROW_OPS_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 
+#include "absl/types/span.h"
 #include "kernels/cuda/cuda_memory.h"
 
 namespace nacre::kernels::cuda {
@@ -30,6 +33,18 @@ class CudaRowOps : public CudaMemory {
   void SoftCap(float* x, size_t count, float cap) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
   void AddBias(float* x, int rows, int cols, const float* bias) override;
+  void GatherRows(const float* x, absl::Span<const int32_t> rows, int cols,
+                  float* out) override;
+  void CombineRows(float* y, absl::Span<const int32_t> rows,
+                   absl::Span<const float> weights, int parts, int cols,
+                   float* out) override;
+
+ private:
+  // Null after an error.
+  const int32_t* SendRows(absl::Span<const int32_t> rows);
+
+  std::unique_ptr<Buffer> row_numbers_;
+  std::unique_ptr<Buffer> row_weights_;
 };
 
 }  // namespace nacre::kernels::cuda

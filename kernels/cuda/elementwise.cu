@@ -135,6 +135,22 @@ __global__ void __launch_bounds__(kThreads)
 
 // Blocks as GateKernel's.
 __global__ void __launch_bounds__(kThreads)
+    AddWeightedKernel(const float* y, const int32_t* parts,
+                      const float* weights, int count, int cols, float* out) {
+  LaunchDependents();
+  WaitForPrevious();
+  const int column = kThreads * blockIdx.y + threadIdx.x;
+  if (column >= cols) return;
+  const size_t row = blockIdx.x;
+  float sum = 0;
+  for (size_t i = row * count; i < (row + 1) * count; ++i) {
+    sum += y[static_cast<size_t>(parts[i]) * cols + column] * weights[i];
+  }
+  out[row * cols + column] = sum;
+}
+
+// Blocks as GateKernel's.
+__global__ void __launch_bounds__(kThreads)
     RoundKernel(const float* x, int cols, int padded_cols, uint16_t* out) {
   LaunchDependents();
   WaitForPrevious();
@@ -235,6 +251,13 @@ cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,
   const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(cols);
   return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
                       AddToRowsKernel, x, count, cols, bias);
+}
+
+cudaError_t AddWeightedRows(const Queue& queue, const float* y,
+                            const int32_t* parts, const float* weights,
+                            int rows, int count, int cols, float* out) {
+  return LaunchKernel(queue, {BlocksForRows(rows, cols), kThreads},
+                      AddWeightedKernel, y, parts, weights, count, cols, out);
 }
 
 cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,

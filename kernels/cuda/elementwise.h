@@ -92,6 +92,12 @@ cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count);
 cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,
                       const float* bias);
 
+// out[i, :] = 0 + weights[i, 0] y[parts[i, 0], :] + weights[i, 1] ...
+//   parts, weights [rows, count], out [rows, cols]
+cudaError_t AddWeightedRows(const Queue& queue, const float* y,
+                            const int32_t* parts, const float* weights,
+                            int rows, int count, int cols, float* out);
+
 // Rounded to bf16, zeros past the last column.
 //   x [rows, cols], out bf16 [rows, padded_cols]
 cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,

@@ -1,12 +1,14 @@
 #include "model/experts.h"
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/reference/reference_backend.h"
 #include "model/load_model.h"
 #include "tests/testing/device_backend.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -15,7 +17,6 @@ namespace nacre::model {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<ExpertChoice> Choose(const std::vector<float>& logits, int count,
                                  bool normalize) {
@@ -60,18 +61,33 @@ TEST(ExpertsTest, ALogitThatIsNotANumberIsTheSmallest) {
   EXPECT_THAT(NumbersOf(Choose({nan, nan, nan}, 2, true)), ElementsAre(0, 1));
 }
 
-TEST(ExpertsTest, ABackendOfADeviceRefusesThem) {
+// Of what is computed on a device, the router's logits of each layer come to
+// the host, and those of the step.
+TEST(ExpertsTest, ADeviceKeepsAllButTheLogits) {
   const std::string dir = nacre::testing::TestFolder("mixtral");
   nacre::testing::TinyCheckpoint shape;
   shape.architecture = "MixtralForCausalLM";
   nacre::testing::WriteTinyCheckpoint(shape, dir);
+  const auto logits_on = [&](kernels::Backend* backend) {
+    auto model = LoadModel(dir, backend, {1 << 22, {}});
+    EXPECT_TRUE(model.ok()) << model.status();
+    auto sequence = (*model)->NewSequence(8);
+    EXPECT_TRUE(sequence.ok()) << sequence.status();
+    const std::vector<int32_t> tokens = {3, 1, 4, 1, 5};
+    const SequenceRows rows = {sequence->get(), tokens, 2};
+    const auto logits = (*model)->Forward({&rows, 1});
+    EXPECT_TRUE(logits.ok()) << logits.status();
+    return std::vector<float>(logits->begin(), logits->end());
+  };
   nacre::testing::DeviceBackend device;
-  const absl::Status status = LoadModel(dir, &device, {1 << 22, {}}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(status.ToString(),
-              HasSubstr("MixtralForCausalLM has 8 experts, which the backend "
-                        "reference-v2 does not run; \"cpu\" and "
-                        "\"reference\" do"));
+  const std::vector<float> logits = logits_on(&device);
+  EXPECT_EQ(device.num_copies, shape.num_hidden_layers + 1);
+  constexpr size_t kRouterLogits = 5 * 8;
+  EXPECT_EQ(device.num_bytes,
+            sizeof(float) * (shape.num_hidden_layers * kRouterLogits +
+                             2 * static_cast<size_t>(shape.vocab_size)));
+  kernels::ReferenceBackend host(kernels::WeightType::kAuto);
+  EXPECT_EQ(logits, logits_on(&host));
 }
 
 }  // namespace

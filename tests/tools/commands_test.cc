@@ -214,7 +214,8 @@ TEST(ModelsCommandTest, ListsEachFamilyAndItsBackends) {
     EXPECT_THAT(outcome.out, HasSubstr(family.architecture));
     EXPECT_THAT(outcome.out, HasSubstr(family.models));
   }
-  EXPECT_THAT(outcome.out, HasSubstr("Mixtral 8x7B, 8x22B (cpu, reference)"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("Mixtral 8x7B, 8x22B (cpu, cuda, reference)"));
   EXPECT_THAT(outcome.out, HasSubstr("safetensors or pytorch_model.bin"));
   EXPECT_THAT(outcome.out, HasSubstr("AWQ (gemm), GPTQ (4 and 8 bits)"));
   EXPECT_EQ(Nacre({"models", "--layers", "2"}).code, kExitUsage);

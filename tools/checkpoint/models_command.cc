@@ -23,7 +23,7 @@ int ModelsCommand(const std::vector<std::string>& args,
   for (const model::Family& family : model::AllFamilies()) {
     std::string line = family.architecture;
     line.resize(width + 2, ' ');
-    absl::StrAppend(&line, family.models, " (", model::BackendsOf(family), ")");
+    absl::StrAppend(&line, family.models, " (", model::kFamilyBackends, ")");
     terminal.out << line << "\n";
   }
   terminal.out << "\nWeights: safetensors or pytorch_model.bin in bf16, f16 or "

@@ -325,6 +325,48 @@ TEST(CudaBackendTest, AddBiasIsTheExactSumOfEveryRow) {
   }
 }
 
+TEST(CudaBackendTest, GatheredRowsAreThoseOfTheNumbers) {
+  const auto cuda = MakeCudaBackend();
+  NACRE_SKIP_WITHOUT_GPU(cuda);
+  for (const int cols : {1, 17, 300}) {
+    const auto x = RandomFloats(7 * cols, 20);
+    const std::vector<int32_t> rows = {6, 0, 3, 3, 5};
+    std::vector<float> actual(rows.size() * cols, NAN);
+    cuda->GatherRows(x.data(), rows, cols, actual.data());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (int j = 0; j < cols; ++j) {
+        ASSERT_EQ(actual[i * cols + j], x[rows[i] * cols + j]) << i << " " << j;
+      }
+    }
+  }
+}
+
+// Each product is rounded, and added to zero in the order of the parts.
+TEST(CudaBackendTest, CombinedRowsAreTheExactSumsOfTheirParts) {
+  const auto cuda = MakeCudaBackend();
+  NACRE_SKIP_WITHOUT_GPU(cuda);
+  for (const int parts : {1, 2, 3}) {
+    for (const int cols : {1, 17, 300}) {
+      const std::vector<int32_t> rows = parts == 2
+                                            ? std::vector<int32_t>{3, 0, 1, 2}
+                                            : std::vector<int32_t>{2, 0, 1};
+      auto y = RandomFloats(static_cast<int>(rows.size()) * cols, 21);
+      const auto weights = RandomFloats(static_cast<int>(rows.size()), 22);
+      y[0] = -0.0f;
+      std::vector<float> expected(rows.size() / parts * cols);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        for (int j = 0; j < cols; ++j) {
+          const float part = y[rows[i] * cols + j] * weights[i];
+          expected[i / parts * cols + j] += part;
+        }
+      }
+      std::vector<float> actual(expected.size(), NAN);
+      cuda->CombineRows(y.data(), rows, weights, parts, cols, actual.data());
+      EXPECT_EQ(actual, expected) << parts << " parts of " << cols;
+    }
+  }
+}
+
 TEST(CudaBackendTest, StoreKvWritesOnlyTheRowsOwnSlots) {
   const auto cuda = MakeCudaBackend();
   NACRE_SKIP_WITHOUT_GPU(cuda);

@@ -1,5 +1,7 @@
 #include "tests/kernels/cuda/host_view.h"
 
+#include <algorithm>
+
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 
@@ -195,6 +197,27 @@ void HostView::AddBias(float* x, int rows, int cols, const float* bias) {
   Mirror added(backend_.get(), bias, static_cast<size_t>(cols));
   backend_->AddBias(in_place.f32(), rows, cols, added.f32());
   in_place.Return(x);
+}
+
+// As many rows as are asked for, the last of them included.
+void HostView::GatherRows(const float* x, absl::Span<const int32_t> rows,
+                          int cols, float* out) {
+  const int32_t last = *std::max_element(rows.begin(), rows.end());
+  Mirror in(backend_.get(), x, Count(last + 1, cols));
+  Mirror to(backend_.get(), kNothing,
+            Count(static_cast<int>(rows.size()), cols));
+  backend_->GatherRows(in.f32(), rows, cols, to.f32());
+  to.Return(out);
+}
+
+void HostView::CombineRows(float* y, absl::Span<const int32_t> rows,
+                           absl::Span<const float> weights, int parts, int cols,
+                           float* out) {
+  const int count = static_cast<int>(rows.size());
+  Mirror in(backend_.get(), y, Count(count, cols));
+  Mirror to(backend_.get(), kNothing, Count(count / parts, cols));
+  backend_->CombineRows(in.f32(), rows, weights, parts, cols, to.f32());
+  to.Return(out);
 }
 
 // Scratch stays on the device: no caller may count on what it holds.

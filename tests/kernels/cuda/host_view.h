@@ -79,6 +79,11 @@ class HostView : public Backend {
   void SoftCap(float* x, size_t count, float cap) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
   void AddBias(float* x, int rows, int cols, const float* bias) override;
+  void GatherRows(const float* x, absl::Span<const int32_t> rows, int cols,
+                  float* out) override;
+  void CombineRows(float* y, absl::Span<const int32_t> rows,
+                   absl::Span<const float> weights, int parts, int cols,
+                   float* out) override;
   void RunStep(int rows, absl::FunctionRef<void()> ops) override {
     backend_->RunStep(rows, ops);
   }
