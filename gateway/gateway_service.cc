@@ -509,12 +509,14 @@ GatewayService::Answer GatewayService::ReadDetokenize(
   if (auto error = ReadBody(request, &body, &served)) return Refused(*error);
   const v1::Model& model = served.model;
   FieldReader reader(body);
+  const std::string name = reader.Text("model", 1024).value_or("");
   if (reader.Find("tokens") == nullptr) {
     reader.Fail(BadRequest("tokens is missing", "tokens"));
   }
   const std::vector<uint32_t> ids =
       reader.Ids("tokens", model.context_length());
   if (reader.error()) return Refused(*reader.error());
+  if (auto error = CheckModel(name, served)) return Refused(*error);
   // A tokenizer may know more tokens than its model, and the other way round.
   const uint32_t size =
       std::max(model.vocab_size(),

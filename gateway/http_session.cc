@@ -260,6 +260,10 @@ bool HttpSession::ExpectBody() {
     return false;
   }
   state_ = State::kBody;
+  chunks_.reset();
+  if (parser_->chunked()) {
+    chunks_.emplace(static_cast<size_t>(host_->limits.max_head_bytes));
+  }
   held_ = std::make_shared<HeldBytes>(host_->held_bytes);
   ExpectWithin(host_->limits.body_timeout);
   if (is_http_1_1_ && in_.empty() && request_.Has("expect")) {
@@ -270,10 +274,17 @@ bool HttpSession::ExpectBody() {
 }
 
 bool HttpSession::ParseBody() {
+  if (chunks_.has_value()) {
+    if (auto error = chunks_->Check(in_)) {
+      Refuse(*error);
+      return false;
+    }
+  }
   while (!in_.empty() && !parser_->is_done()) {
     Error error;
     const size_t used = parser_->put(asio::buffer(in_), error);
     in_.erase(0, used);
+    if (chunks_.has_value()) chunks_->Parsed(used);
     held_->Set(static_cast<int64_t>(parser_->get().body().size()));
     if (error == http::error::need_more) {
       // The length of a chunk, or a trailer, that does not end.

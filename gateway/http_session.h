@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "gateway/api_error.h"
+#include "gateway/chunk_check.h"
 #include "gateway/deadline.h"
 #include "gateway/http_message.h"
 #include "gateway/http_server.h"
@@ -125,7 +126,8 @@ class HttpSession : public HttpReply,
   std::string in_;  // received, not parsed
   bool receiving_ = false;
   std::optional<Parser> parser_;
-  std::shared_ptr<HeldBytes> held_;  // of the body; shared with its request
+  std::optional<ChunkCheck> chunks_;  // of a body that comes in chunks
+  std::shared_ptr<HeldBytes> held_;   // of the body; shared with its request
   HttpRequest request_;
 
   // Of the current answer.

@@ -44,7 +44,9 @@ class BodyChecker : public OrderedJson::json_sax_t {
 
   bool key(OrderedJson::string_t& name) override {
     const size_t before = keys_.back()++;
+    if (keys_.size() == 1) field_ = name;
     if (before == static_cast<size_t>(kMaxJsonKeys)) {
+      if (keys_.size() > 1) param_ = field_;
       return Stop(absl::StrCat("an object of ", what_, " has more than ",
                                kMaxJsonKeys, " keys"));
     }
@@ -65,7 +67,7 @@ class BodyChecker : public OrderedJson::json_sax_t {
     return Stop(NotJson(what_, std::min(byte, text_bytes_), text_bytes_));
   }
 
-  const std::string& message() const { return message_; }
+  ApiError error() const { return BadRequest(message_, param_); }
 
  private:
   static constexpr size_t kComparedBytes = 64;
@@ -93,7 +95,9 @@ class BodyChecker : public OrderedJson::json_sax_t {
   const size_t text_bytes_;
   std::vector<size_t> keys_;  // of each object and array that is open
   size_t* const comparisons_;
+  std::string field_;  // of the outermost object, the last that began
   std::string message_;
+  std::string param_;
 };
 
 }  // namespace
@@ -107,7 +111,7 @@ std::optional<ApiError> ParseObject(absl::string_view text,
   }
   BodyChecker checker(what, text.size(), comparisons);
   if (!OrderedJson::sax_parse(text.begin(), text.end(), &checker)) {
-    return BadRequest(checker.message());
+    return checker.error();
   }
   *object = OrderedJson::parse(text.begin(), text.end());
   if (!object->is_object()) {

@@ -87,7 +87,12 @@ void ReadSampling(const SamplingDefaults& defaults, FieldReader* reader,
   }
   const OrderedJson* const seed = reader->Find("seed");
   uint64_t written = 0;
+  // SimpleAtoi passes signs and blanks.
+  const auto is_digits = [](const std::string& text) {
+    return text.find_first_not_of("0123456789") == std::string::npos;
+  };
   if (seed != nullptr && seed->is_string() &&
+      is_digits(seed->get_ref<const std::string&>()) &&
       absl::SimpleAtoi(seed->get_ref<const std::string&>(), &written)) {
     sampling->set_seed(written);  // as answers show it
   } else if (seed != nullptr && seed->is_number_integer()) {
@@ -316,6 +321,30 @@ void FlattenContent(size_t index, OrderedJson* message, FieldReader* reader) {
   *content = std::move(text);
 }
 
+// Fails where a message's calls are no list of objects, each with a function
+// that is one.
+void CheckCalls(size_t index, const OrderedJson& message, FieldReader* reader) {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end() || calls->is_null()) return;
+  const std::string name = absl::StrCat("messages[", index, "].tool_calls");
+  const auto fail = [&](absl::string_view what, const OrderedJson& found,
+                        absl::string_view wanted) {
+    reader->Fail(BadRequest(
+        absl::StrCat(name, what, " is ", Shown(found), ", expected ", wanted),
+        "messages"));
+  };
+  if (!calls->is_array()) return fail("", *calls, "a list of calls");
+  for (size_t i = 0; i < calls->size(); ++i) {
+    const OrderedJson& call = (*calls)[i];
+    if (!call.is_object()) {
+      return fail(absl::StrCat("[", i, "]"), call, "an object");
+    }
+    const auto function = call.find("function");
+    if (function == call.end() || function->is_object()) continue;
+    return fail(absl::StrCat("[", i, "].function"), *function, "an object");
+  }
+}
+
 // OpenAI has the arguments of a call as JSON in a string; most templates write
 // them as JSON themselves. `comparisons`: see ParseObject. True: there were
 // some.
@@ -372,6 +401,7 @@ void ReadMessages(FieldReader* reader, ApiRequest* request) {
           "messages"));
     }
     FlattenContent(index, &message, reader);
+    CheckCalls(index, message, reader);
     ++index;
   }
   OrderedJson sent = request->messages;
@@ -391,6 +421,13 @@ void ReadTemplateValues(FieldReader* reader, ApiRequest* request) {
   };
   take("tools", &request->tools);
   take("documents", &request->documents);
+  const OrderedJson& documents = request->documents;
+  if (!documents.is_null() &&
+      !(documents.is_array() &&
+        std::all_of(documents.begin(), documents.end(),
+                    [](const OrderedJson& one) { return one.is_object(); }))) {
+    return reader->FailField("documents", documents, "a list of objects");
+  }
   take("chat_template_kwargs", &request->template_values.named);
   request->chat_template = reader->Text("chat_template", kMaxTemplateBytes);
   OrderedJson& values = request->template_values.named;

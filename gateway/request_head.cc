@@ -7,9 +7,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/quoted.h"
 
 namespace nacre::gateway {
@@ -42,6 +44,36 @@ std::optional<ApiError> CheckLine(absl::string_view line) {
     }
   }
   return std::nullopt;
+}
+
+// HOST or HOST:PORT as RFC 3986 writes it, but for commas, which some servers
+// take for two. A client that has no name for the server leaves it empty.
+bool IsHost(absl::string_view value) {
+  constexpr absl::string_view kOthers = "-._~!$&'()*+;=%";
+  const auto name_has = [&](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+           absl::StrContains(kOthers, c);
+  };
+  size_t end = value.find(':');
+  if (absl::StartsWith(value, "[")) {
+    end = value.find(']');
+    if (end == absl::string_view::npos || end == 1) return false;
+    ++end;
+    const absl::string_view address = value.substr(1, end - 2);
+    if (!std::all_of(address.begin(), address.end(),
+                     [&](char c) { return c == ':' || name_has(c); })) {
+      return false;
+    }
+  } else if (const absl::string_view name = value.substr(0, end);
+             !std::all_of(name.begin(), name.end(), name_has)) {
+    return false;
+  }
+  absl::string_view port = value.substr(std::min(end, value.size()));
+  if (port.empty()) return true;
+  int number = 0;
+  return absl::ConsumePrefix(&port, ":") &&
+         std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
+         (port.empty() || (absl::SimpleAtoi(port, &number) && number <= 65535));
 }
 
 std::optional<ApiError> CheckFraming(const HttpHeaders& headers,
@@ -102,6 +134,11 @@ std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
   const size_t hosts = CountHeader(headers, "host");
   if (hosts > 1 || (hosts == 0 && is_http_1_1)) {
     return BadRequest(absl::StrCat(hosts, " Host headers, not 1"));
+  }
+  if (!IsHost(HeaderValue(headers, "host"))) {
+    return BadRequest(absl::StrCat("Host is ",
+                                   Quoted(HeaderValue(headers, "host")),
+                                   ", expected a name, perhaps with a port"));
   }
   if (auto error = CheckFraming(headers, is_http_1_1)) return error;
   // Each of them, however often they are given.

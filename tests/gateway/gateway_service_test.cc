@@ -329,6 +329,11 @@ TEST_F(GatewayServiceTest, TextBecomesTokensAndBack) {
       HasSubstr(R"({"count":1,"max_model_len":100,"tokens":[2]})"));
   EXPECT_EQ(BodyOf(PostJson("/detokenize", R"({"tokens":[503,2593,1006]})")),
             R"({"prompt":"def main():"})");
+  for (const char* path : {"/tokenize", "/detokenize"}) {
+    EXPECT_EQ(StatusOf(PostJson(
+                  path, R"({"model":"other","prompt":"a","tokens":[503]})")),
+              404);
+  }
   EXPECT_THAT(Get(server_->address(), "/tokenizer_info"),
               HasSubstr(R"("eos_token":"</s>")"));
 }

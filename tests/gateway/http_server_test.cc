@@ -171,6 +171,8 @@ std::vector<Malformed> MalformedRequests() {
       {"a star", "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", 400},
       {"no Host", "GET / HTTP/1.1\r\n\r\n", 400},
       {"two Hosts", "GET / HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n", 400},
+      {"a blank in Host", "GET / HTTP/1.1\r\nHost: h i\r\n\r\n", 400},
+      {"two Hosts in one", "GET / HTTP/1.1\r\nHost: h,i\r\n\r\n", 400},
       {"a folded header", post + "A: b\r\n c\r\nContent-Length: 0\r\n\r\n",
        400},
       {"a blank before the colon", post + "Content-Length : 1\r\n\r\nx", 400},
@@ -203,14 +205,18 @@ std::vector<Malformed> MalformedRequests() {
   };
   cases.insert(cases.end(), heads.begin(), heads.end());
   const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
-  for (const char* body : {"x\r\n\r\n", "-1\r\nx\r\n", "0x1\r\nx\r\n0\r\n\r\n",
-                           " 1\r\nx\r\n", "1\nx\n0\n\n", "1\r\nxy\r\n0\r\n\r\n",
-                           "fffffffffffffffff\r\nx\r\n", "\r\n\r\n"}) {
+  for (const char* body :
+       {"x\r\n\r\n", "-1\r\nx\r\n", "0x1\r\nx\r\n0\r\n\r\n", " 1\r\nx\r\n",
+        "1\nx\n0\n\n", "1\r\nxy\r\n0\r\n\r\n", "fffffffffffffffff\r\nx\r\n",
+        "\r\n\r\n", "1\r\nx\n0\r\n\r\n", "1\r\nx\r\n0\n\n", "0\r\n\n",
+        "0\r\nA: b\n\n", "0\r\nA: b\r\n c\r\n\r\n", "0\r\nA\r\n\r\n",
+        "0\r\nHost: i\r\n\r\n", "0\r\nContent-Length: 1\r\n\r\nx",
+        "1;\x01\r\nx\r\n0\r\n\r\n", "1 \r\nx\r\n0\r\n\r\n"}) {
     cases.push_back({"a bad chunk", chunked + body, 400});
   }
-  cases.push_back({"chunks too long",
-                   chunked + "401\r\n" + std::string(1025, 'x') + "\r\n0\r\n",
-                   413});
+  cases.push_back(
+      {"chunks too long",
+       chunked + "401\r\n" + std::string(1025, 'x') + "\r\n0\r\n\r\n", 413});
   cases.push_back({"a chunk's line too long",
                    chunked + "1;" + std::string(2000, 'a'), 400});
   for (const char* name : {"\x80", "a b", "a(b", "a/b", "a\"b", "a{b"}) {

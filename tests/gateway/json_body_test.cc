@@ -79,6 +79,14 @@ TEST(JsonBodyTest, AnObjectHasAtMost1024Keys) {
   EXPECT_EQ(ErrorOfText(keys + "}}"), "");
   EXPECT_EQ(ErrorOfText(keys + ",\"one\":1}}"),
             "an object of the body has more than 1024 keys");
+  // The field that it is in is named.
+  OrderedJson object;
+  EXPECT_EQ(ParseBody(keys + ",\"one\":1}}", &object)->param, "x");
+  EXPECT_EQ(ParseBody(ObjectOf(1025), &object)->param, "");
+  EXPECT_EQ(
+      ParseBody("{\"a\":1,\"logit_bias\":" + ObjectOf(1025) + "}", &object)
+          ->param,
+      "logit_bias");
 }
 
 // The work grows with the square of an object's keys: its sum has a limit.

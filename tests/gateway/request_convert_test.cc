@@ -1,5 +1,6 @@
 #include "gateway/request_convert.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,11 +23,12 @@ ApiRequest Convert(const std::string& text, bool is_chat = false) {
   return request;
 }
 
-std::string ErrorOfBody(const std::string& text) {
+std::string ErrorOfBody(const std::string& text, bool is_chat = false) {
   OrderedJson body;
   if (const auto error = ParseBody(text, &body)) return error->message;
   ApiRequest request;
-  const auto error = ConvertCompletion(body, {}, &request);
+  const auto error = is_chat ? ConvertChat(body, {}, &request)
+                             : ConvertCompletion(body, {}, &request);
   return error ? error->message : "";
 }
 
@@ -35,8 +37,12 @@ TEST(RequestConvertTest, ASeedMayBeWrittenInAString) {
   const ApiRequest request =
       Convert(R"({"prompt": "p", "seed": "18446744073709551615"})");
   EXPECT_EQ(request.generate.sampling().seed(), 18446744073709551615u);
-  EXPECT_EQ(ErrorOfBody(R"({"prompt": "p", "seed": "1e3"})"),
-            "seed is \"1e3\", expected a whole number of 64 bits");
+  for (const char* bad : {"1e3", " 1", "1 ", "+1", "-1", "", "0x1"}) {
+    EXPECT_EQ(
+        ErrorOfBody(absl::StrCat(R"({"prompt": "p", "seed": ")", bad, R"("})")),
+        absl::StrCat("seed is \"", bad,
+                     "\", expected a whole number of 64 bits"));
+  }
 }
 
 TEST(RequestConvertTest, EachFieldReachesTheService) {
@@ -215,6 +221,43 @@ TEST(RequestConvertTest, ArgumentsShareOneLimitOfComparisons) {
       "the objects of messages[0].tool_calls[8].function.arguments have too "
       "many keys"))
       << problem(9);
+}
+
+TEST(RequestConvertTest, CallsAreAListOfObjectsWithFunctions) {
+  const auto error_of = [](const std::string& calls) {
+    return ErrorOfBody(
+        absl::StrCat(
+            R"({"messages": [{"role": "assistant", "content": "", "tool_calls": )",
+            calls, "}]}"),
+        /*is_chat=*/true);
+  };
+  EXPECT_EQ(error_of("null"), "");
+  EXPECT_EQ(error_of("[]"), "");
+  EXPECT_EQ(error_of(R"([{"id": "a", "function": {"name": "f"}}])"), "");
+  EXPECT_EQ(error_of("1"),
+            "messages[0].tool_calls is 1, expected a list of calls");
+  EXPECT_EQ(error_of(R"([{}, "f"])"),
+            "messages[0].tool_calls[1] is \"f\", expected an object");
+  EXPECT_EQ(
+      error_of(R"([{"function": []}])"),
+      "messages[0].tool_calls[0].function is array of 0, expected an object");
+}
+
+TEST(RequestConvertTest, DocumentsAreAListOfObjects) {
+  const auto error_of = [](const std::string& documents) {
+    return ErrorOfBody(
+        absl::StrCat(
+            R"({"messages": [{"role": "user", "content": "a"}], "documents": )",
+            documents, "}"),
+        /*is_chat=*/true);
+  };
+  EXPECT_EQ(error_of("null"), "");
+  EXPECT_EQ(error_of(R"([{"title": "a", "text": "b"}])"), "");
+  for (const char* bad : {"1", "{}", R"(["a"])", R"([{}, null])"}) {
+    EXPECT_THAT(error_of(bad), ::testing::StartsWith("documents is "));
+    EXPECT_THAT(error_of(bad),
+                ::testing::EndsWith("expected a list of objects"));
+  }
 }
 
 TEST(RequestConvertTest, APromptAloneMayBeEchoed) {

@@ -35,6 +35,25 @@ TEST(RequestHeadTest, ErrorsNameWhatWasFound) {
       415);
 }
 
+TEST(RequestHeadTest, HostIsAHostWithAPortAtMost) {
+  const auto refused = [](const std::string& host) {
+    return CheckHeaders({{"host", host}}, true).has_value();
+  };
+  for (const char* good :
+       {"", "h", "h:", "h:0", "h:65535", "a-b_c.example.org:80", "1.2.3.4:8000",
+        "[::1]", "[::1]:8000", "[fe80::1%25eth0]:1", "%41"}) {
+    EXPECT_FALSE(refused(good)) << good;
+  }
+  for (const char* bad :
+       {"h i", "h,i", "user@h", "h/x", "h:x", "h:-1", "h:65536", "h:1:2", "::1",
+        "[::1", "[]", "[::1]x", "[::1]:x", "h?x", "h#x", "\xc3\xa4", "\"h\"",
+        "h\\i"}) {
+    EXPECT_TRUE(refused(bad)) << bad;
+  }
+  EXPECT_EQ(CheckHeaders({{"host", "h i"}}, true)->message,
+            "Host is \"h i\", expected a name, perhaps with a port");
+}
+
 TEST(RequestHeadTest, AHeaderGivenTwiceHasNoValue) {
   HttpRequest request;
   request.headers = {{"a", "1"}, {"b", "2"}, {"a", "1"}};
