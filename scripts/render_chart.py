@@ -229,6 +229,56 @@ REFUSED = [
      ["/draft/resources/limits/example.com", "one"]),
     ({"model": {"target": {"initContainer": {"resources": {"limits": {"memory": "4Gb"}}}}}},
      ["/model/target/initContainer/resources/limits/memory", "4Gb"]),
+    # What the chart sets is not set again.
+    ({"target": {"pod": {"extraArgs": ["--spin=1ms", "--listen=0.0.0.0:1"]}}},
+     ["target.pod.extraArgs[1] is --listen=0.0.0.0:1, but the chart sets --listen itself"]),
+    ({"draft": {"pod": {"extraArgs": ["--model", "/m"]}}},
+     ["draft.pod.extraArgs[0] is --model, but the chart sets --model itself"]),
+    ({"coordinator": {"pod": {"extraArgs": ["--log-level=debug"]}}},
+     ["coordinator.pod.extraArgs[0] is --log-level=debug"]),
+    ({"coordinator": {"auth": {"existingSecret": "s"},
+                      "pod": {"extraArgs": ["--auth-tokens-file=/t"]}},
+      "gateway": {"token": {"existingSecret": "s"}}},
+     ["coordinator.pod.extraArgs[0] is --auth-tokens-file=/t"]),
+    ({"gateway": {"chatTemplate": "x", "pod": {"extraArgs": ["--chat-template=/t"]}}},
+     ["gateway.pod.extraArgs[0] is --chat-template=/t"]),
+    ({"gateway": {"flags": {"ping-period": "5s"}, "pod": {"extraArgs": ["--ping-period=6s"]}}},
+     ["gateway.pod.extraArgs[0] is --ping-period=6s, but gateway.flags sets --ping-period"]),
+    ({"target": {"pod": {"extraEnv": [{"name": "NACRE_LISTEN", "value": "a"}]}}},
+     ["target.pod.extraEnv[0].name is NACRE_LISTEN, but --listen is set"]),
+    ({"target": {"pod": {"extraEnv": [{"name": "NACRE_CPUS", "value": "0"}]}}},
+     ["target.pod.extraEnv[0].name is NACRE_CPUS, but --cpus is set"]),
+    # What contradicts itself.
+    ({"target": {"flags": {"backend": "cuda"}}},
+     ["target.flags.backend is cuda, but target.gpu.count is 0"]),
+    ({"draft": {"gpu": {"count": 1}}},
+     ["draft.gpu.count is 1, but draft.flags.backend is cpu"]),
+    ({"target": {"gpu": {"count": 1}, "flags": {"backend": "cuda"},
+                 "resources": {"limits": {"nvidia.com/gpu": 2}}}},
+     ["target.gpu.count is 1, but target.resources.limits has 2 of nvidia.com/gpu"]),
+    ({"draft": {"flags": {"weights": "fp8"}}}, ["draft.flags.weights is fp8"]),
+    ({"target": {"resources": {"requests": {"cpu": 3}}}},
+     ["target.resources.requests.cpu is 3, more than its limit, 2"]),
+    ({"gateway": {"resources": {"requests": {"memory": "1025Mi"}}}},
+     ["gateway.resources.requests.memory is 1025Mi, more than its limit, 1Gi"]),
+    ({"coordinator": {"resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": "1.4"}}}},
+     ["coordinator.resources.requests.cpu is 1500m, more than its limit, 1.4"]),
+    *(({"routes": {"ingress": {"host": host}}}, ["/routes/ingress/host"])
+      for host in ("a b", "http://a", "a_b", "-a", "a..b", "A", "a.*.b", "a:80")),
+    ({"routes": {"http": {"hostnames": ["a", "b/c"]}}}, ["/routes/http/hostnames/1"]),
+    # Helm takes a value away that is null.
+    *(({key: None}, ["missing propert", key])
+      for key in ("image", "model", "log", "coordinator", "gateway", "target", "draft", "keda",
+                  "tls", "networkPolicy", "monitoring")),
+    *(({first: {second: None}}, [f"/{first}", second])
+      for first, second in (
+          ("model", "name"), ("model", "draft"), ("log", "level"), ("coordinator", "auth"),
+          ("coordinator", "admin"), ("coordinator", "pod"), ("coordinator", "drainSeconds"),
+          ("gateway", "fleet"), ("gateway", "service"), ("gateway", "autoscaling"),
+          ("target", "gpu"), ("target", "strategy"), ("draft", "pdb"), ("draft", "autoscaling"),
+          ("tls", "serverName"), ("monitoring", "podMonitor"), ("routes", "ingress"))),
+    ({"gateway": {"pdb": {"maxUnavailable": None}}}, ["/gateway/pdb", "maxUnavailable"]),
+    ({"coordinator": {"auth": {"key": None}}}, ["/coordinator/auth", "key"]),
 ]
 # Values that must be taken, and what of the target's pod they must make.
 CLAIM = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
@@ -266,6 +316,19 @@ TAKEN = [
     ({"target": {"pod": {"extraEnv": [{"name": "NACRE_MAX_MEMORY", "value": "1G"}]}}},
      lambda pod: pod["containers"][0]["env"][-1],
      {"name": "NACRE_MAX_MEMORY", "value": "1G"}),
+    ({"target": {"resources": None, "pod": {"annotations": None}}},
+     lambda pod: pod["containers"][0]["resources"], {}),
+    ({"target": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "weights": "int4"}}},
+     lambda pod: pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], 1),
+    # GPUs come in other ways, too.
+    ({"target": {"flags": {"backend": "cuda"}, "pod": {"runtimeClassName": "nvidia"}}},
+     lambda pod: pod["runtimeClassName"], "nvidia"),
+    ({"target": {"gpu": {"count": 1}, "pod": {"extraArgs": ["--backend=cuda"]}}},
+     lambda pod: pod["containers"][0]["args"][-1], "--backend=cuda"),
+    ({"target": {"resources": {"requests": {"cpu": "2000m", "memory": "4096Mi"}}}},
+     lambda pod: pod["containers"][0]["resources"]["requests"]["cpu"], "2000m"),
+    ({"routes": {"ingress": {"host": "*.a-b.example"}, "http": {"hostnames": ["a.b"]}}},
+     lambda pod: len(pod["containers"]), 1),
 ]
 
 # Values with which the notes must, or must not, warn of this.
@@ -308,12 +371,20 @@ def files_hash():
     return digest.hexdigest()
 
 
-def merged(base, over):
-    """`over` laid over `base`, as Helm lays values: null takes a key away."""
+def laid(base, over):
+    """`over` laid over `base`; null stays, for Helm to take the chart's own value away."""
     if not isinstance(base, dict) or not isinstance(over, dict):
         return over
-    both = {**base, **{key: merged(base.get(key), value) for key, value in over.items()}}
-    return {key: value for key, value in both.items() if value is not None}
+    return {**base, **{key: laid(base.get(key), value) for key, value in over.items()}}
+
+
+def merged(base, over):
+    """`over` laid over `base`, as Helm lays values: null takes a key away."""
+    def without_null(values):
+        if not isinstance(values, dict):
+            return values
+        return {key: without_null(value) for key, value in values.items() if value is not None}
+    return without_null(laid(base, over))
 
 
 def render(chart, values):
@@ -397,7 +468,7 @@ def accepted(chart, good):
     wrong = []
     for change, names in REFUSED:
         try:
-            render(chart, merged(good, change))
+            render(chart, laid(good, change))
             wrong.append(f"{change} was not refused")
         except Exception as error:
             missing = [name for name in names if name not in str(error)]
@@ -411,7 +482,7 @@ def refused(chart, good):
     wrong = []
     for change, part, want in TAKEN:
         try:
-            objects = render(chart, merged(good, change))
+            objects = render(chart, laid(good, change))
         except Exception as error:
             wrong.append(f"{change}: {error}")
             continue
@@ -428,7 +499,7 @@ def misnoted(chart, good):
     """Values with which the notes do not warn, or warn of what is no fault."""
     wrong = []
     for change, warning, want in NOTED:
-        files = chart.render(merged(good, change), name="demo", namespace="serving")
+        files = chart.render(laid(good, change), name="demo", namespace="serving")
         (notes,) = [text for name, text in files.items() if name.endswith("NOTES.txt")]
         if (warning in notes) != want:
             wrong.append(f"{change}: the notes {'lack' if want else 'have'} {warning}:\n{notes}")

@@ -64,7 +64,7 @@ class SchemaTest(unittest.TestCase):
         by_schema = [case for case in render_chart.REFUSED if case[1][0].startswith("/")]
         self.assertGreater(len(by_schema), 5)
         for change, names in by_schema:
-            told = errors(render_chart.merged(MINIMAL, change))
+            told = errors(render_chart.laid(MINIMAL, change))
             for name in names:
                 self.assertIn(name, told, change)
 

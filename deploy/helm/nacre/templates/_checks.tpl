@@ -1,7 +1,8 @@
 {{/* Parts of checks.yaml. They render nothing, or fail. */}}
 
 {{/* extraArgs and NACRE_... of extraEnv are flags of the pod's program:
-(dict "component" "gateway" "pod" values "values" (list "listen") "switches" (list "no-ui")). */}}
+(dict "component" "gateway" "pod" values "values" (list "listen") "switches" (list "no-ui")
+"own" (list "listen") "flags" (dict "ping-period" "5s")), own those that the chart sets. */}}
 {{- define "nacre.checkFlags" -}}
 {{- $program := printf "nacre-%s%s" .component (ternary "-worker" "" (has .component (list "target" "draft"))) -}}
 {{- $flags := concat .values .switches -}}
@@ -13,6 +14,12 @@
 {{- $name := trimPrefix "--" (first (splitList "=" $argument)) -}}
 {{- if not (has $name $flags) -}}
 {{- fail (printf "%s, but %s has no flag --%s" $at $program $name) -}}
+{{- end -}}
+{{- if has $name $.own -}}
+{{- fail (printf "%s, but the chart sets --%s itself" $at $name) -}}
+{{- end -}}
+{{- if hasKey $.flags $name -}}
+{{- fail (printf "%s, but %s.flags sets --%s" $at $.component $name) -}}
 {{- end -}}
 {{- if and (has $name $.values) (not (contains "=" $argument)) -}}
 {{- $open = printf "%s, but no value follows" $at -}}
@@ -28,6 +35,94 @@
 {{- $isFlag := eq $variable.name (printf "NACRE_%s" (upper $name | replace "-" "_")) -}}
 {{- if and (hasPrefix "NACRE_" $variable.name) (not (and $isFlag (has $name $flags))) -}}
 {{- fail (printf "%s.pod.extraEnv[%d].name is %s, but %s has no flag of that name" $.component $index $variable.name $program) -}}
+{{- end -}}
+{{- if and (hasPrefix "NACRE_" $variable.name) (or (has $name $.own) (hasKey $.flags $name)) -}}
+{{- fail (printf "%s.pod.extraEnv[%d].name is %s, but --%s is set, which goes before it" $.component $index $variable.name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The flags that the chart sets by itself, as JSON: (dict "root" $ "component" "target"). */}}
+{{- define "nacre.ownFlags" -}}
+{{- $v := .root.Values -}}
+{{- $self := index $v .component -}}
+{{- $own := list "listen" "metrics-listen" "drain-timeout" "log-format" "log-level" -}}
+{{- $tls := list "tls-cert" "tls-key" "tls-ca" "tls-server-name" "tls-client-auth" -}}
+{{- $tokens := list "auth-tokens-file" -}}
+{{- $public := list "public-tls-cert" "public-tls-key" -}}
+{{- if eq .component "coordinator" -}}
+{{- $own = concat $own (list "tokenizer" "registry-listen" "admin-listen") (ternary $tls list $v.tls.enabled) -}}
+{{- $own = concat $own (ternary $public list (ne $self.publicTls.existingSecret "")) -}}
+{{- $own = concat $own (ternary $tokens list (ne $self.auth.existingSecret "")) -}}
+{{- $own = concat $own (ternary (list "admin-tokens-file") list (ne $self.adminAuth.existingSecret "")) -}}
+{{- $own = concat $own (ternary (list "otlp-headers-file") list (ne $self.otlpHeaders.existingSecret "")) -}}
+{{- else if eq .component "gateway" -}}
+{{- $own = concat $own (list "tokenizer" "coordinator") -}}
+{{- $own = concat $own (ternary (list "tls-ca" "tls-server-name") list (or $v.tls.enabled (ne $v.coordinator.publicTls.existingSecret ""))) -}}
+{{- $own = concat $own (ternary $public list (ne $self.tls.existingSecret "")) -}}
+{{- $own = concat $own (ternary $tokens list (ne $self.auth.existingSecret "")) -}}
+{{- $own = concat $own (ternary (list "token-file") list (ne $self.token.existingSecret "")) -}}
+{{- $own = concat $own (ternary (list "chat-template") list (ne $self.chatTemplate "")) -}}
+{{- $own = concat $own (ternary (list "admin" "admin-tokens-file") list (eq $self.fleet.enabled true)) -}}
+{{- else -}}
+{{- $own = concat $own (list "model" "coordinator" "advertise") (ternary $tls list $v.tls.enabled) -}}
+{{- end -}}
+{{- toJson $own -}}
+{{- end -}}
+
+{{/* A quantity of Kubernetes as a number; nothing where it is written with an exponent. */}}
+{{- define "nacre.number" -}}
+{{- $factors := dict "" 1.0 "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
+{{- $text := toString . -}}
+{{- $digits := regexFind "^[0-9.]+" $text -}}
+{{- $suffix := trimPrefix $digits $text -}}
+{{- if and $digits (hasKey $factors $suffix) -}}
+{{- mulf (float64 $digits) (get $factors $suffix) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Nothing is asked for beyond its limit: (dict "resources" r "at" "target"). */}}
+{{- define "nacre.checkRequests" -}}
+{{- $resources := default dict .resources -}}
+{{- $limits := default dict $resources.limits -}}
+{{- range $name, $request := default dict $resources.requests -}}
+{{- if hasKey $limits $name -}}
+{{- $limit := get $limits $name -}}
+{{- $asked := include "nacre.number" $request -}}
+{{- $most := include "nacre.number" $limit -}}
+{{- if and $asked $most (gt (float64 $asked) (float64 $most)) -}}
+{{- fail (printf "%s.resources.requests.%s is %v, more than its limit, %v" $.at $name $request $limit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Backend, GPUs and weights of a worker fit together: (dict "role" "target" "worker" values).
+Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
+{{- define "nacre.checkBackend" -}}
+{{- $worker := .worker -}}
+{{- $flags := default dict $worker.flags -}}
+{{- $backend := toString (default "cpu" $flags.backend) -}}
+{{- $weights := toString (default "auto" $flags.weights) -}}
+{{- $count := int (default 0 $worker.gpu.count) -}}
+{{- $resource := $worker.gpu.resourceName -}}
+{{- $limits := default dict (default dict $worker.resources).limits -}}
+{{- $elsewhere := false -}}
+{{- range $worker.pod.extraArgs -}}{{- if hasPrefix "--backend" . }}{{ $elsewhere = true }}{{ end -}}{{- end -}}
+{{- range $worker.pod.extraEnv -}}{{- if eq .name "NACRE_BACKEND" }}{{ $elsewhere = true }}{{ end -}}{{- end -}}
+{{- if and $count (hasKey $limits $resource) (ne (toString $count) (toString (get $limits $resource))) -}}
+{{- fail (printf "%s.gpu.count is %d, but %s.resources.limits has %v of %s" .role $count .role (get $limits $resource) $resource) -}}
+{{- end -}}
+{{- if not $elsewhere -}}
+{{- $hasGpu := or $count (hasKey $limits $resource) $worker.pod.resourceClaims $worker.pod.runtimeClassName -}}
+{{- if and (eq $backend "cuda") (not $hasGpu) -}}
+{{- fail (printf "%s.flags.backend is cuda, but %s.gpu.count is 0: the worker would see no GPU" .role .role) -}}
+{{- end -}}
+{{- if and (ne $backend "cuda") $count -}}
+{{- fail (printf "%s.gpu.count is %d, but %s.flags.backend is %s, which uses no GPU" .role $count .role $backend) -}}
+{{- end -}}
+{{- if and (ne $backend "cuda") (eq $weights "fp8") -}}
+{{- fail (printf "%s.flags.weights is fp8, but %s.flags.backend is %s: only cuda has them" .role .role $backend) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

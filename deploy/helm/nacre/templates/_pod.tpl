@@ -103,7 +103,7 @@ labels:
   {{- with .pod.labels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- $annotations := merge dict (default dict .annotations) .pod.annotations .root.Values.commonAnnotations }}
+{{- $annotations := merge dict (default dict .annotations) (default dict .pod.annotations) .root.Values.commonAnnotations }}
 {{- with $annotations }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
