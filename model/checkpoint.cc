@@ -121,8 +121,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenGguf(
     return absl::Status(tensors.status().code(),
                         absl::StrCat(path, ": ", tensors.status().message()));
   }
-  const MappedFile* const mapped = &file->mapped();
-  return OfStored(path, *std::move(tensors), mapped, std::move(file));
+  return OfStored(path, *std::move(tensors), std::move(file));
 }
 
 absl::StatusOr<const Checkpoint::TensorFile*> Checkpoint::Keep(
@@ -183,13 +182,14 @@ absl::Status Checkpoint::OpenShards(const std::string& dir,
 
 std::unique_ptr<Checkpoint> Checkpoint::OfStored(
     std::string path, std::map<std::string, StoredTensor> tensors,
-    const MappedFile* file, std::shared_ptr<const void> owner) {
+    std::shared_ptr<const void> owner) {
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
   checkpoint->dir_ = std::move(path);
   checkpoint->stored_ = std::move(tensors);
   checkpoint->stored_owner_ = std::move(owner);
   for (const auto& [name, stored] : checkpoint->stored_) {
-    checkpoint->tensors_[name] = {&stored.entry, stored.bytes, file, &stored};
+    checkpoint->tensors_[name] = {&stored.entry, stored.bytes, stored.file,
+                                  &stored};
   }
   return checkpoint;
 }

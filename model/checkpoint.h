@@ -51,6 +51,7 @@ struct RawTensor {
 struct StoredTensor {
   TensorEntry entry;  // as the file says it; the offset means nothing
   absl::string_view bytes;
+  const MappedFile* file = nullptr;             // that has them, if one does
   kernels::DType dtype = kernels::DType::kF32;  // of the values
   // Null: `bytes` are the values. Else of `decoded_rows` rows, those of a
   // matrix, perhaps fewer of a vector.
@@ -66,10 +67,10 @@ struct MatrixRows {
 
 class Checkpoint {
  public:
-  // Of a folder, or of a GGUF file (model/gguf). NOT_FOUND names the missing
-  // folder or file; INVALID_ARGUMENT or DATA_LOSS for a malformed one, an index
-  // that lists a tensor its shard lacks, or a shard name that is not a plain
-  // file name.
+  // Of a folder, or of a GGUF file or the first of several. NOT_FOUND names the
+  // missing folder or file; INVALID_ARGUMENT or DATA_LOSS for a malformed one,
+  // an index that lists a tensor its shard lacks, or a shard name that is not a
+  // plain file name.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(
       const std::string& dir);
 
@@ -78,10 +79,10 @@ class Checkpoint {
   static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFile(
       const std::string& path);
 
-  // Of tensors of a file that `owner` keeps; `path` is for errors.
+  // Of tensors of files that `owner` keeps; `path` is for errors.
   static std::unique_ptr<Checkpoint> OfStored(
       std::string path, std::map<std::string, StoredTensor> tensors,
-      const MappedFile* file, std::shared_ptr<const void> owner);
+      std::shared_ptr<const void> owner);
 
   // Of tensors at hand: their bytes, each as many as dtype and shape say, must
   // outlive the result.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/gguf/cursor.h"
+#include "common/gguf/parts.h"
 #include "common/status_macros.h"
 
 namespace nacre::gguf {
@@ -141,6 +142,18 @@ absl::StatusOr<uint64_t> ReadAlignment(const Metadata& metadata) {
   return alignment;
 }
 
+absl::Status InFile(const std::string& path, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
+template <class T>
+absl::StatusOr<T> InFile(const std::string& path, absl::StatusOr<T> result) {
+  if (result.ok()) return result;
+  return InFile(path, result.status());
+}
+
 // Sizes are at most the file's here, so nothing overflows.
 uint64_t Aligned(uint64_t position, uint64_t alignment) {
   return (position + alignment - 1) / alignment * alignment;
@@ -211,22 +224,47 @@ bool File::Is(const std::string& path) {
   return std::filesystem::is_regular_file(path, error);
 }
 
-File::File(std::string path, std::unique_ptr<MappedFile> file,
-           Contents contents)
-    : path_(std::move(path)),
-      file_(std::move(file)),
-      contents_(std::move(contents)) {}
-
-absl::StatusOr<std::unique_ptr<File>> File::Open(const std::string& path) {
+absl::StatusOr<Contents> File::Map(const std::string& path) {
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file,
                          MappedFile::Open(path));
-  absl::StatusOr<Contents> contents = Parse(file->bytes());
-  if (!contents.ok()) {
-    return absl::Status(contents.status().code(),
-                        absl::StrCat(path, ": ", contents.status().message()));
+  NACRE_ASSIGN_OR_RETURN(Contents contents, InFile(path, Parse(file->bytes())));
+  for (auto& [name, tensor] : contents.tensors) tensor.file = file.get();
+  files_.push_back(std::move(file));
+  return contents;
+}
+
+absl::Status File::OpenParts() {
+  NACRE_ASSIGN_OR_RETURN(const PartOf part,
+                         InFile(path_, ReadPartOf(contents_.metadata)));
+  if (part.count == 1) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(const std::string first,
+                         InFile(path_, PartPath(path_, 0, part.count)));
+  if (part.number != 0 || path_ != first) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": it is part ", part.number + 1, " of ",
+                     part.count, "; name the first, ", first));
   }
-  return std::unique_ptr<File>(
-      new File(path, std::move(file), *std::move(contents)));
+  for (uint64_t i = 1; i < part.count; ++i) {
+    NACRE_ASSIGN_OR_RETURN(const std::string path,
+                           PartPath(path_, i, part.count));
+    absl::StatusOr<Contents> later = Map(path);
+    if (absl::IsNotFound(later.status())) {
+      return absl::NotFoundError(
+          absl::StrCat(path, ": part ", i + 1, " of ", part.count,
+                       " is missing: ", later.status().message()));
+    }
+    NACRE_RETURN_IF_ERROR(later.status());
+    NACRE_RETURN_IF_ERROR(
+        InFile(path, AddPart(i, *std::move(later), &contents_)));
+  }
+  return InFile(path_, CheckAllAreThere(contents_));
+}
+
+absl::StatusOr<std::unique_ptr<File>> File::Open(const std::string& path) {
+  std::unique_ptr<File> file(new File(path));
+  NACRE_ASSIGN_OR_RETURN(file->contents_, file->Map(path));
+  NACRE_RETURN_IF_ERROR(file->OpenParts());
+  return file;
 }
 
 }  // namespace nacre::gguf

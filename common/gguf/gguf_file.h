@@ -1,6 +1,7 @@
-// Reader of one GGUF file: a header, metadata, the names, types and places of
-// tensors, then their bytes. The file is mapped, never copied. Format: "GGUF"
-// of the ggml project (docs/gguf.md there).
+// Reader of GGUF files: a header, metadata, the names, types and places of
+// tensors, then their bytes. A file is mapped, never copied. Format: "GGUF" of
+// the ggml project (docs/gguf.md there). A model may lie in several, of which
+// the first is named.
 //
 // A file is not believed: counts, lengths and products are checked, and tensors
 // must follow each other as ggml writes them, so none lies outside the file or
@@ -16,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,6 +34,7 @@ struct Tensor {
   // way round.
   std::vector<int64_t> shape;
   absl::string_view bytes;
+  const MappedFile* file = nullptr;  // that has them, if File opened it
 };
 
 // Borrows the bytes that it was parsed from.
@@ -52,19 +55,23 @@ class File {
   // Whether a model's path is read as a GGUF file: it is a file, not a folder.
   static bool Is(const std::string& path);
 
-  // Errors of MappedFile::Open and Parse, naming the file.
+  // Of the first of several parts (parts.h), opens all. Errors of
+  // MappedFile::Open and Parse, naming the file; NOT_FOUND: a part is missing;
+  // INVALID_ARGUMENT: `path` is a later part, or a part belongs to others.
   static absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // Valid as long as this object.
+  // Of all parts together. Valid as long as this object.
   const Contents& contents() const { return contents_; }
-  const MappedFile& mapped() const { return *file_; }
 
  private:
-  File(std::string path, std::unique_ptr<MappedFile> file, Contents contents);
+  explicit File(std::string path) : path_(std::move(path)) {}
+  // Maps and parses one file.
+  absl::StatusOr<Contents> Map(const std::string& path);
+  absl::Status OpenParts();
 
   std::string path_;
-  std::unique_ptr<MappedFile> file_;
+  std::vector<std::unique_ptr<MappedFile>> files_;  // part by part
   Contents contents_;
 };
 

@@ -28,7 +28,8 @@ std::optional<GgufElements> ElementsOf(const gguf::TensorType& type);
 
 // For messages.
 inline constexpr char kGgufTypesRead[] =
-    "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K";
+    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, "
+    "Q6_K";
 
 }  // namespace nacre::model
 

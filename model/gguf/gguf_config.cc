@@ -96,13 +96,6 @@ absl::Status CheckKeys(const Metadata& metadata, absl::string_view prefix) {
         absl::StrCat("metadata ", prefix, "expert_count is ", experts,
                      ": experts are read from safetensors only"));
   }
-  NACRE_ASSIGN_OR_RETURN(const uint64_t parts,
-                         metadata.UnsignedOr("split.count", 0));
-  if (parts > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("the file is one of ", parts,
-                     " parts; join them first (llama-gguf-split --merge)"));
-  }
   return absl::OkStatus();
 }
 

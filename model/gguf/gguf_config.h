@@ -20,9 +20,8 @@ bool HasPairedRows(absl::string_view architecture);
 
 // For ParseConfig, which checks the numbers. NOT_FOUND or INVALID_ARGUMENT
 // names the key or tensor that is missing or of the wrong type. UNIMPLEMENTED:
-// an architecture other than llama, qwen2 and qwen3, one part of a split file,
-// experts, a rope scaling or any other key of the architecture that is not
-// read.
+// an architecture other than llama, qwen2 and qwen3, experts, a rope scaling or
+// any other key of the architecture that is not read.
 absl::StatusOr<std::string> GgufConfigJson(const gguf::Contents& contents);
 
 }  // namespace nacre::model

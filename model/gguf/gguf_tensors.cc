@@ -129,6 +129,7 @@ absl::StatusOr<StoredTensor> Stored(const std::string& name,
   stored.entry.shape = tensor.shape;
   stored.entry.size_bytes = tensor.bytes.size();
   stored.bytes = tensor.bytes;
+  stored.file = tensor.file;
   stored.dtype = elements->dtype;
   if (elements->dequantize == nullptr && paired_heads == 0) return stored;
   // One row of the file: a row of a matrix, an element of reordered biases, or

@@ -1,26 +1,45 @@
 // Any bytes as a GGUF file: refused or parsed, what is parsed lies inside the
 // file, and config, tensors and vocabulary are made of it or refused. Tensors
-// of a file of this size are decoded.
+// of a file of this size are decoded. From where the magic number comes again,
+// the bytes are the file's second part.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "common/check.h"
 #include "common/gguf/gguf_file.h"
+#include "common/gguf/parts.h"
 #include "kernels/dtype.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_tensors.h"
 #include "tokenizer/gguf_tokenizer.h"
 
+namespace {
+
+void AddSecondPart(absl::string_view bytes, nacre::gguf::Contents* first) {
+  (void)nacre::gguf::CheckAllAreThere(*first).ok();
+  auto second = nacre::gguf::Parse(bytes);
+  if (!second.ok()) return;
+  const size_t tensors = first->tensors.size() + second->tensors.size();
+  if (!nacre::gguf::AddPart(1, *std::move(second), first).ok()) return;
+  NACRE_CHECK(first->tensors.size() == tensors, "a tensor is lost");
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const auto contents = nacre::gguf::Parse(bytes);
+  const size_t second = std::min(bytes.find("GGUF", 1), size);
+  auto contents = nacre::gguf::Parse(bytes.substr(0, second));
   if (!contents.ok()) {
     NACRE_CHECK(!contents.status().message().empty(), "an error without words");
     return 0;
   }
+  if (second < size) AddSecondPart(bytes.substr(second), &*contents);
   uint64_t total = 0;
   for (const auto& [name, tensor] : contents->tensors) {
     NACRE_CHECK(tensor.bytes.begin() >= bytes.begin() &&

@@ -37,8 +37,10 @@ using nacre::testing::WriteFile;
 using ::testing::HasSubstr;
 
 constexpr char kDir[] = NACRE_TEST_DATA "/model/gguf/";
-constexpr const char* kKinds[] = {"f32",  "f16",  "bf16", "q8_0",
-                                  "q4_0", "q4_k", "q6_k"};
+constexpr const char* kKinds[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0",
+                                  "q4_1", "q5_0", "q5_1", "q2_k", "q3_k",
+                                  "q4_k", "q5_k", "q6_k"};
+constexpr char kFirstPart[] = "parts-00001-of-00004.gguf";
 
 // All values as float32.
 std::vector<float> ValuesOf(const Checkpoint& checkpoint,
@@ -102,17 +104,22 @@ std::string TinyFolder(const TinyCheckpoint& shape) {
   return dir;
 }
 
+void ExpectValues(const std::string& path, const nlohmann::json& hashes) {
+  const auto checkpoint = Checkpoint::Open(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ((*checkpoint)->Names().size(), hashes.size());
+  for (const auto& [name, hash] : hashes.items()) {
+    EXPECT_EQ(Sha256(ValuesOf(**checkpoint, name)), hash) << path << name;
+  }
+}
+
 TEST(GgufModelTest, ValuesAreThoseOfGgufPy) {
   const auto goldens =
       nlohmann::json::parse(ReadFile(absl::StrCat(kDir, "goldens.json")));
   for (const char* kind : kKinds) {
-    const auto checkpoint = Checkpoint::Open(absl::StrCat(kDir, kind, ".gguf"));
-    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-    EXPECT_EQ((*checkpoint)->Names().size(), goldens[kind].size());
-    for (const auto& [name, hash] : goldens[kind].items()) {
-      EXPECT_EQ(Sha256(ValuesOf(**checkpoint, name)), hash) << kind << name;
-    }
+    ExpectValues(absl::StrCat(kDir, kind, ".gguf"), goldens[kind]);
   }
+  ExpectValues(absl::StrCat(kDir, kFirstPart), goldens["parts"]);
 }
 
 TEST(GgufModelTest, DroppedValuesComeBack) {
@@ -172,6 +179,42 @@ TEST(GgufModelTest, ModelsAreThoseOfTheirValues) {
       EXPECT_EQ(Logits(model->get()), Logits(same->get())) << kind << name;
     }
   }
+}
+
+TEST(GgufModelTest, PartsAreOneModel) {
+  const std::string first = absl::StrCat(kDir, kFirstPart);
+  const auto parts = *Checkpoint::Open(first);
+  const std::string name = "model.layers.0.mlp.down_proj.weight";
+  const std::vector<float> values = ValuesOf(*parts, name);
+  parts->GiveBack();
+  EXPECT_EQ(ValuesOf(*parts, name), values);
+  std::map<std::string, Tensor> tensors;
+  for (const std::string& tensor : parts->Names()) {
+    tensors[tensor] = *parts->Find(tensor);
+  }
+  const auto backend = NamedBackend("cpu");
+  const auto model = LoadModel(first, backend.get(), {1 << 20, {}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto same =
+      CreateModel(*ReadConfig(first), "", Checkpoint::OfTensors(tensors),
+                  backend.get(), {1 << 20, {}});
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(Logits(model->get()), Logits(same->get()));
+}
+
+TEST(GgufModelTest, PartsThatAreMissingAreNamed) {
+  const std::string dir = TestFolder("missing_part");
+  for (const int part : {1, 2, 4}) {
+    const std::string name = absl::StrCat("parts-0000", part, "-of-00004.gguf");
+    WriteFile(absl::StrCat(dir, "/", name), ReadFile(absl::StrCat(kDir, name)));
+  }
+  const auto backend = NamedBackend("reference");
+  const absl::Status status = LoadModel(absl::StrCat(dir, "/", kFirstPart),
+                                        backend.get(), {1 << 20, {}})
+                                  .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("parts-00003-of-00004.gguf: part 3 of 4 is missing: "));
 }
 
 TEST(GgufModelTest, ConfigsAreThoseOfTheMetadata) {
@@ -347,9 +390,12 @@ TEST(GgufModelTest, WhatIsNotReadIsNamed) {
               "metadata \"llama.tensor_data_layout\" changes the model");
   ExpectError(good().U32("llama.expert_count", 8), missing,
               "metadata llama.expert_count is 8: experts are read from");
-  ExpectError(good().Pair("split.count", GgufWriter::kU16,
-                          GgufWriter::Raw<uint16_t>(3)),
-              missing, "the file is one of 3 parts");
+  ExpectError(good()
+                  .U32("split.count", 3)
+                  .U32("split.no", 0)
+                  .U32("split.tensors.count", 9),
+              absl::StatusCode::kInvalidArgument,
+              "it is one of 3 parts, whose names must end in -00001-of-00003");
   ExpectError(good().U32("llama.rope.dimension_count", 4), missing,
               "metadata llama.rope.dimension_count 4 is not supported where "
               "heads have 10 dimensions");
@@ -393,7 +439,8 @@ TEST(GgufModelTest, TensorsAreNamed) {
   ExpectError(GgufWriter(writer).Tensor("output_norm.weight", 24, {1}, "1"),
               absl::StatusCode::kUnimplemented,
               "tensor output_norm.weight: type I8 is not supported; supported: "
-              "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K");
+              "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, "
+              "Q4_K, Q5_K, Q6_K");
 }
 
 }  // namespace

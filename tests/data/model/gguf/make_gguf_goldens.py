@@ -4,10 +4,12 @@
 Needs the packages `gguf` (0.19.0) and `numpy`. Run it from anywhere; it writes
 next to itself:
 
-  {f32,f16,bf16,q8_0,q4_0,q4_k,q6_k}.gguf
+  {f32,f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,q2_k,q3_k,q4_k,q5_k,q6_k}.gguf
                one random llama model each, of that type wherever rows are whole
                blocks, as llama.cpp's converter writes one: rows of queries and
                keys reordered, norms in F32, no output.weight
+  parts-0000{1,2,3,4}-of-00004.gguf
+               one more, of Q4_0, in four parts: the first has metadata only
   goldens.json of each file: for each tensor of the Hugging Face checkpoint the
                SHA-256 of its values in float32, from `gguf.quants.dequantize`
                with the rows put back
@@ -25,7 +27,11 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 SEEDS = HERE.parent.parent.parent / "fuzz" / "corpus" / "gguf_fuzz"
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTER, VOCAB = 256, 2, 1, 16, 32, 40
-TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"]
+TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K",
+         "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q5_K"]
+# Those that gguf-py reads but cannot make, and where their scales are.
+SCALES = {"Q2_K": slice(80, 84), "Q3_K": slice(108, 110), "Q4_K": slice(0, 4),
+          "Q5_K": slice(0, 4), "Q6_K": slice(208, 210)}
 # Of the model's names and gguf's.
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -75,10 +81,8 @@ def random_blocks(kind, shape, generator):
     scales = generator.standard_normal((*blocks.shape[:2], 2)) * 10.0 ** (
         -generator.integers(4, 8, (*blocks.shape[:2], 1)))
     scales = scales.astype(np.float16).view(np.uint8)
-    if kind == gguf.GGMLQuantizationType.Q4_K:
-        blocks[..., :4] = scales
-    else:
-        blocks[..., -2:] = scales[..., :2]
+    where = SCALES[kind.name]
+    blocks[..., where] = scales[..., :where.stop - where.start]
     return blocks.reshape(shape[0], -1)
 
 
@@ -89,14 +93,14 @@ def stored(values, kind, generator):
         return values, kinds.F32
     if values.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] != 0:
         kind = kinds.Q8_0
-    if kind in (kinds.Q4_K, kinds.Q6_K):  # gguf-py reads but cannot make them
+    if kind.name in SCALES:
         return random_blocks(kind, values.shape, generator), kind
     return gguf.quants.quantize(values, kind), kind
 
 
-def write(name, generator):
-    kind = gguf.GGMLQuantizationType[name]
-    writer = gguf.GGUFWriter(HERE / f"{name.lower()}.gguf", "llama")
+def write(name, kind, generator, **splitting):
+    kind = gguf.GGMLQuantizationType[kind]
+    writer = gguf.GGUFWriter(HERE / f"{name}.gguf", "llama", **splitting)
     writer.add_context_length(128)
     writer.add_embedding_length(HIDDEN)
     writer.add_block_count(1)
@@ -142,9 +146,9 @@ def write(name, generator):
     return hashes
 
 
-def write_seed(name, architecture, tokenizer):
+def write_seed(name, architecture, tokenizer, **splitting):
     """A file of a few hundred bytes with all that is read, for the fuzzer."""
-    writer = gguf.GGUFWriter(SEEDS / name, architecture)
+    writer = gguf.GGUFWriter(SEEDS / name, architecture, **splitting)
     writer.add_context_length(8)
     writer.add_embedding_length(32)
     writer.add_block_count(1)
@@ -184,12 +188,25 @@ def write_seed(name, architecture, tokenizer):
     writer.close()
 
 
+def write_seed_of_parts():
+    """Two parts, one behind the other."""
+    write_seed("parts", "llama", "llama", split_max_tensors=6)
+    parts = [SEEDS / f"parts-{i:05}-of-00002.gguf" for i in (1, 2)]
+    (SEEDS / "parts").write_bytes(b"".join(p.read_bytes() for p in parts))
+    for part in parts:
+        part.unlink()
+
+
 def main():
     write_seed("llama", "llama", "llama")
     write_seed("qwen3", "qwen3", "gpt2")
+    write_seed_of_parts()
     goldens = {}
     for i, name in enumerate(TYPES):
-        goldens[name.lower()] = write(name, np.random.default_rng(i))
+        goldens[name.lower()] = write(
+            name.lower(), name, np.random.default_rng(i))
+    goldens["parts"] = write("parts", "Q4_0", np.random.default_rng(len(TYPES)),
+                             split_max_tensors=4, small_first_shard=True)
     with open(HERE / "goldens.json", "w", encoding="utf-8") as file:
         json.dump(goldens, file, indent=1)
         file.write("\n")
