@@ -44,6 +44,20 @@ TEST_F(FailoverTest, ARefusalThatIsOlderThanTheMoveDoesNotCostTheDraft) {
   EXPECT_EQ(NumSessions(draft), 0);
 }
 
+// Also one that comes when the draft has closed that opening.
+TEST_F(FailoverTest, ADraftsFailureOfAnotherOpeningDoesNotCostTheDraft) {
+  const Worker first = AddTarget("t0");
+  const Worker draft = AddDraft();
+  const Run run = Start();
+  const Worker second = AddTarget("t1");
+  dispatcher_.RemoveWorker(first.id);  // opens it anew on the same draft
+  Closed(draft, run.id);
+  second.client->Take();
+  Fail(draft, run.id, kExhausted, "no room", /*epoch=*/1);
+  EXPECT_THAT(second.client->Take(), IsEmpty());
+  EXPECT_EQ(DraftAddress(run.id), "draft");
+}
+
 TEST_F(FailoverTest, ALostTargetsSessionGoesOnOnAnEqualOneWithTheSameTokens) {
   const Worker first = AddTarget("t0");
   const Worker draft = AddDraft();
