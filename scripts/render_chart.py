@@ -75,6 +75,7 @@ REFUSED = [
     ({"model": {"target": {"path": "/m"}}}, ["model.target has 2 sources (pvc, path)"]),
     ({"model": {"draft": {"pvc": {"claimName": ""}}}}, ["model.draft has no source"]),
     ({"tls": {"enabled": True}}, ["tls.existingSecret"]),
+    ({"tls": {"existingSecret": "s"}}, ["tls.existingSecret needs tls.enabled"]),
     ({"coordinator": {"auth": {"existingSecret": "s"}}}, ["gateway.token.existingSecret"]),
     ({"target": {"autoscaling": {"minReplicas": 9}}}, ["target.autoscaling.minReplicas is 9"]),
     ({"draft": {"autoscaling": {"type": "keda"}}}, ["keda.prometheusAddress"]),
