@@ -101,6 +101,13 @@ def suffix_table(out):
     return table(["prompts", "T", "right rows", "tokens a step", "over `ar`"], rows)
 
 
+def pace(runs):
+    """How near paced ar comes to its device."""
+    shares = [entries(run)["ar"]["tokens_per_second"] * 0.03 for run in runs]
+    return (f"`ar` has {100 * min(shares):.0f} to {100 * max(shares):.0f} % of one "
+            f"token every 30 ms, median {100 * statistics.median(shares):.0f} %.")
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -110,9 +117,11 @@ def main():
         sys.exit(f"{out} has no run of scripts/draft_report.sh")
     # A run of one method has nothing to compare.
     several = [run for run in runs if len(run["methods"]) > 1]
+    if not several:
+        sys.exit(f"{out} has no run of several methods yet")
     same = all(run["identical_tokens"] for run in several)
     print(f"{len(runs)} runs, {len(several)} of several methods; all tokens of these "
-          f"identical: {'yes' if same else 'NO'}.\n")
+          f"identical: {'yes' if same else 'NO'}. {pace(several)}\n")
     for title, make in (("Where the target's token stands", rank_table),
                         ("`best` trees, drafts by turns", best_table),
                         ("Speed over `ar`", speed_table),
