@@ -12,6 +12,7 @@
 #     DRAFT-T-RATIO    a draft in each method on GSM8K and HumanEval
 #     suffixes-T       no draft at all, suffixes alone
 # What OUT has is not made again.
+# shellcheck disable=SC2034
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,6 +28,7 @@ readonly CELL_PROMPTS=${NACRE_REPORT_PROMPTS:-3} CELL_TOKENS=${NACRE_REPORT_TOKE
 readonly NACRE=${NACRE:-build/bin/nacre}
 readonly OUT=${1:?usage: scripts/draft_report.sh OUT [CELL...]}
 shift
+# shellcheck disable=SC1091
 source scripts/paced_report.sh
 mkdir -p "$OUT"
 

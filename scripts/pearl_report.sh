@@ -25,6 +25,7 @@ repeat=${NACRE_REPORT_REPEAT:-1}  # paced runs hardly differ
 readonly NACRE=build/bin/nacre
 readonly OUT=${1:?usage: scripts/pearl_report.sh OUT [PAIR-RATIO...]}
 shift
+# shellcheck disable=SC1091
 source scripts/paced_report.sh
 mkdir -p "$OUT"
 
