@@ -16,9 +16,6 @@ cd "$(dirname "$0")/.."
 # in int4, a draft that agrees with it as well as those of the papers.
 readonly CELLS=({bundled,int4}-{4,6,8,10})
 readonly PROMPT_FILES=(gsm8k_100 humaneval)
-# Of a target step, and its prices by rows. Those of the draft are the same
-# divided by the cost ratio.
-readonly TARGET_MS=30 ROW_PRICES="1:1 8:1.02 16:1.03"
 readonly POLICIES=heuristic,svip:h=0.3  # SVIP's own threshold on SpecBench
 prompts=${NACRE_REPORT_PROMPTS:-8}
 max_tokens=${NACRE_REPORT_TOKENS:-64}
@@ -28,6 +25,8 @@ repeat=${NACRE_REPORT_REPEAT:-1}  # paced runs hardly differ
 readonly NACRE=build/bin/nacre
 readonly OUT=${1:?usage: scripts/pearl_report.sh OUT [PAIR-RATIO...]}
 shift
+# shellcheck disable=SC1091
+source scripts/paced_report.sh
 mkdir -p "$OUT"
 
 die() {
@@ -36,38 +35,17 @@ die() {
 }
 [[ -x "$NACRE" ]] || die "$NACRE is not built: run make build"
 
-step_times() {  # MS
-  local price
-  for price in $ROW_PRICES; do
-    awk -v rows="${price%%:*}" -v factor="${price##*:}" -v ms="$1" \
-      'BEGIN { printf "%d:%.4f\n", rows, ms * factor }'
-  done | paste -sd,
-}
-
 # of_cell PAIR-RATIO: sets `ratio` and `cluster`, the flags of its processes.
 of_cell() {
-  local draft=()
+  local draft=() pace
   ratio=${1##*-}
   case "${1%-*}" in
     bundled) draft=(--draft-model models/draft) ;;
     int4) draft=(--draft-model models/target --draft-weights int4) ;;
     *) die "$1 is not one of ${CELLS[*]}" ;;
   esac
-  cluster=(--target-model models/target "${draft[@]}"
-    --target-step-time "$(step_times "$TARGET_MS")"
-    --draft-step-time
-    "$(step_times "$(awk "BEGIN { print $TARGET_MS / $ratio }")")")
-}
-
-# bench NAME FILE FLAG...: to OUT/NAME.json, which is written last.
-bench() {
-  local name=$1 file=$2
-  shift 2
-  [[ -f "$OUT/$name.json" ]] && return
-  echo "== $name"
-  "$NACRE" bench "${cluster[@]}" --prompts "tests/data/$file.jsonl" \
-    --limit "$prompts" --max-tokens "$max_tokens" --ignore-eos \
-    --repeat "$repeat" --json "$OUT/$name.json" "$@"
+  read -ra pace <<<"$(paced "$ratio")"
+  cluster=(--target-model models/target "${draft[@]}" "${pace[@]}")
 }
 
 cells=("$@")

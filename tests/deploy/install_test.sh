@@ -156,7 +156,8 @@ if has dpkg-shlibdeps dpkg-dev && has file file; then
     usr/lib/systemd/system/nacre-gateway.service
   holds nacre-worker usr/bin/nacre-draft-worker usr/bin/nacre-target-worker \
     etc/nacre/draft-worker.env etc/nacre/target-worker.env
-  holds nacre-models usr/share/nacre/models/draft/model.safetensors
+  holds nacre-models usr/share/nacre/models/draft/model.safetensors \
+    usr/share/nacre/models/distilled/model.safetensors
   dpkg-deb --ctrl-tarfile "$(echo "$folder"/packages/nacre-coordinator_*.deb)" |
     tar -xO ./conffiles | grep -qx /etc/nacre/gateway.env ||
     fail "gateway.env is replaced"
