@@ -111,8 +111,15 @@ std::vector<SessionStatus> StatusBoard::running() const {
 }
 
 std::vector<SessionStatus> StatusBoard::waiting() const {
+  Sessions in_order = SessionsThat(/*run=*/false);
+  // Ids rise as requests come. Those that resume an answer are ahead of the
+  // others, as RequestQueue::Push has it.
+  std::stable_partition(in_order.begin(), in_order.end(),
+                        [](const auto& entry) {
+                          return entry.second->request->resume != nullptr;
+                        });
   std::vector<SessionStatus> result;
-  for (const auto& [id, session] : SessionsThat(/*run=*/false)) {
+  for (const auto& [id, session] : in_order) {
     const RequestSpec& request = *session->request;
     SessionStatus status;
     status.id = id;

@@ -50,7 +50,7 @@ class StatusBoard {
   // Whether a draft ever came, gone or not.
   bool had_draft() const;
   std::vector<SessionStatus> running() const;
-  // In the order of their arrival, which is that of their ids.
+  // In the queue's order (admission.h).
   std::vector<SessionStatus> waiting() const;
   Demand demand() const;
 

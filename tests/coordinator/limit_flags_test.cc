@@ -53,6 +53,19 @@ TEST_F(LimitFlagsTest, TheDefaultsAreAsDocumented) {
   EXPECT_EQ(options.tree_rows, 16);
 }
 
+// A quarter of the clients' memory is for requests that are on their way: if
+// that is little, one of the largest that may come, and as much again.
+TEST_F(LimitFlagsTest, ARequestOfTheLargestSizeAlwaysFits) {
+  const auto received = [this] {
+    return flags_.Resolve()->inference.receiving.max_bytes;
+  };
+  flags_.max_request_bytes = 16 << 20;
+  flags_.max_client_memory_bytes = int64_t{1} << 30;
+  EXPECT_EQ(received(), int64_t{256} << 20);
+  flags_.max_client_memory_bytes = 32 << 20;
+  EXPECT_EQ(received(), 32 << 20);
+}
+
 TEST_F(LimitFlagsTest, TheDefaultPolicyIsChecked) {
   EXPECT_EQ(flags_.Resolve()->inference.default_policy.text(), "constant");
   flags_.default_policy = "svip:h=0.4";

@@ -359,6 +359,21 @@ TEST_F(DispatcherQueueTest, AFullQueueRefusesButNotWhatCanRunAtOnce) {
   EXPECT_THAT(Queue(), ElementsAre("second", "third"));  // not closed yet
 }
 
+TEST_F(DispatcherQueueTest, IsShownInTheOrderInWhichItWouldStart) {
+  const Worker target = AddTarget("target", 64);
+  const Run first = Start(Sized("first", 64));
+  const Run second = Start(Sized("second", 64));
+  RequestSpec request = Sized("resumed", 64);
+  request.resume = std::make_shared<const std::vector<ResumedChoice>>(1);
+  const Run resumed = Start(std::move(request));
+  EXPECT_THAT(Queue(), ElementsAre("resumed", "second"));
+  EndOn(target, first);
+  EXPECT_TRUE(IsRunning(resumed.id));
+  EXPECT_THAT(Queue(), ElementsAre("second"));
+  EndOn(target, resumed);
+  EXPECT_TRUE(IsRunning(second.id));
+}
+
 TEST_F(DispatcherQueueTest, ALargeRequestIsNotPassedForever) {
   const Worker target = AddTarget("target", 64);
   Run running = Start(Sized("first", 16));

@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace nacre::coordinator {
 namespace {
@@ -106,6 +108,26 @@ TEST(StatusBoardTest, ShowsRequestsThatRunAndThoseThatWaitInOrder) {
   EXPECT_EQ(board.waiting()[0].request_id, "a");
   EXPECT_EQ(board.waiting()[1].request_id, "d");
   EXPECT_EQ(board.waiting()[1].queue_position, 1);
+}
+
+TEST(StatusBoardTest, RequestsThatResumeAnAnswerWaitAheadOfTheOthers) {
+  StatusBoard board;
+  for (const uint64_t id : {5, 6, 7, 8}) {
+    auto request = std::make_shared<RequestSpec>();
+    request->request_id = std::string(1, 'a' + id - 5);
+    if (id == 6 || id == 8) {
+      request->resume = std::make_shared<const std::vector<ResumedChoice>>(1);
+    }
+    auto cell = std::make_shared<SessionCell>();
+    cell->request = std::move(request);
+    board.AddSession(id, std::move(cell));
+  }
+  std::vector<std::string> queue;
+  for (const SessionStatus& session : board.waiting()) {
+    EXPECT_EQ(session.queue_position, static_cast<int>(queue.size()));
+    queue.push_back(session.request_id);
+  }
+  EXPECT_THAT(queue, ::testing::ElementsAre("b", "d", "a", "c"));
 }
 
 TEST(StatusBoardTest, SaysWhatEachRequestIs) {

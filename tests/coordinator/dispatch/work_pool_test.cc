@@ -56,6 +56,11 @@ TEST(WorkPoolTest, AFullPoolRefuses) {
   EXPECT_EQ(ran, 3);
 }
 
+TEST(WorkPoolTest, ATaskLargerThanAllRoomIsTakenAlone) {
+  WorkPool pool({.threads = 1, .max_bytes = 10});
+  EXPECT_TRUE(pool.TrySubmit(1000, [] {}));
+}
+
 TEST(WorkPoolTest, WhatHasRunLeavesRoom) {
   WorkPool pool({.threads = 1, .max_tasks = 1, .max_bytes = 10});
   for (int i = 0; i < 100; ++i) {

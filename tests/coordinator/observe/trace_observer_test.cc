@@ -36,6 +36,9 @@ class TraceObserverTest : public ::testing::Test {
     telemetry::OtlpExporter::Options options;
     options.collector.endpoint = collector_.address();
     options.max_delay = absl::Milliseconds(10);
+    // Batches go out one after the other: on a busy machine the last of many
+    // would be too late for any limit.
+    options.collector.timeout = absl::InfiniteDuration();
     exporter_ = std::make_unique<telemetry::OtlpExporter>(options);
     Observe(1.0);
   }

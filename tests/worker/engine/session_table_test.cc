@@ -80,6 +80,15 @@ TEST_F(SessionTableTest, AClosedSessionIsFoundNoMoreButStaysUntilItIsRemoved) {
   EXPECT_TRUE(sessions_.empty());
 }
 
+TEST_F(SessionTableTest, TheEndOfAStreamClosesItsOwnSessions) {
+  Add(1, 7);
+  FakeSession& other = Add(2, 8);
+  table_.EndStream(1);
+  EXPECT_THAT(closing_, ElementsAre(7));
+  EXPECT_FALSE(other.closing);
+  EXPECT_EQ(sessions_.Find({2, 8}), &other);
+}
+
 TEST_F(SessionTableTest, AFailureIsToldWithTheEpochItBelongsTo) {
   FakeSession& session = Add(1, 7);
   session.failure_epoch = 4;
