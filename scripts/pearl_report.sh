@@ -5,7 +5,8 @@
 # of that speed, by waiting (`--step-time`). The numbers go to JSON files in OUT,
 # the tables of docs/pearl_report.md to the standard output.
 #
-#   scripts/pearl_report.sh OUT            build first: make build; 40 minutes
+#   scripts/pearl_report.sh OUT            build first: make build; 28 minutes
+#                                        with NACRE_REPORT_PROMPTS=3
 #   scripts/pearl_report.sh OUT int4-6     only that pair and cost ratio
 # What OUT has is not made again.
 set -euo pipefail

@@ -1,6 +1,7 @@
 #include "kernels/cuda/gemm_plan.h"
 
 #include <optional>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -75,6 +76,45 @@ TEST(GemmPlanTest, OneSkinnyBlockAMultiprocessor) {
   EXPECT_EQ(Plan(14336, 4096, 1).blocks, 132);
   EXPECT_EQ(Plan(4096, 14336, 1).blocks, 33 * 4);
   EXPECT_EQ(Plan(100, 64, 1).blocks, 7);
+}
+
+template <typename Tile>
+double KilobytesOfWide(int vectors) {
+  return (WideStages<Tile>(vectors) - 1) * Tile::kOutputTiles * vectors *
+         Tile::kBlocks / 64.0;
+}
+
+// Kilobytes of weights that a multiprocessor waits for while it multiplies one
+// stage: with up to 8 rows, 16, 32 (wide, then narrow tiles), 64 (likewise) and
+// more.
+std::vector<double> OnTheirWay(GemmFormat format) {
+  const int vectors = WeightVectors(format);
+  const auto skinny = [&](int rows) {
+    return (SkinnyStages(vectors, rows) - 1) * vectors * kChains *
+           SkinnyGroups(vectors) / 64.0;
+  };
+  const bool bf16 = format == GemmFormat::kBf16;
+  return {skinny(8),
+          skinny(16),
+          KilobytesOfWide<Wide128x32>(vectors),
+          bf16 ? KilobytesOfWide<Wide64x32>(vectors)
+               : KilobytesOfWide<Shallow64x32>(vectors),
+          KilobytesOfWide<Wide128x64>(vectors),
+          bf16 ? KilobytesOfWide<Wide64x64>(vectors)
+               : KilobytesOfWide<Shallow64x64>(vectors),
+          KilobytesOfWide<Wide128x128>(vectors)};
+}
+
+// As docs/roofline.md has them. To read as fast as it can, an H200 needs 48:
+// all have them but int8 with 9 to 16 rows.
+TEST(GemmPlanTest, EnoughWeightsAreOnTheirWay) {
+  using Kilobytes = std::vector<double>;
+  EXPECT_EQ(OnTheirWay(GemmFormat::kBf16),
+            (Kilobytes{64, 64, 128, 88, 112, 88, 80}));
+  EXPECT_EQ(OnTheirWay(GemmFormat::kFp8),
+            (Kilobytes{64, 48, 88, 96, 88, 60, 56}));
+  EXPECT_EQ(OnTheirWay(GemmFormat::kInt8),
+            (Kilobytes{49.5, 33, 90.75, 86.625, 82.5, 49.5, 49.5}));
 }
 
 // Of every format, and one block on a multiprocessor.

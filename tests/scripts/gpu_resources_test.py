@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""scripts/gpu_resources.py reads what the compiler says, and counts blocks."""
+
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import gpu_resources  # noqa: E402
+
+# As nvcc 13.0 writes it, shortened.
+PTX = """
+.visible .entry _Z5SmallPf(
+\t.param .u64 .ptr .align 1 _Z5SmallPf_param_0
+)
+.maxntid 256, 1, 1
+{
+\tret;
+}
+.entry _Z5LargeILi2EEvPf(
+\t.param .u64 .ptr .align 1 _Z5LargeILi2EEvPf_param_0,
+\t.param .u32 _Z5LargeILi2EEvPf_param_1
+)
+.maxntid 192, 1, 1
+.minnctapersm 2
+{
+\tret;
+}
+"""
+PTXAS = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z5LargeILi2EEvPf' for 'sm_90a'
+ptxas info    : Function properties for _Z5LargeILi2EEvPf
+    16 bytes stack frame, 40 bytes spill stores, 36 bytes spill loads
+ptxas info    : Used 168 registers, used 3 barriers, 16 bytes cumulative stack size
+ptxas info    : Compiling entry function '_Z5SmallPf' for 'sm_90a'
+ptxas info    : Function properties for _Z5SmallPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 2048 bytes smem
+"""
+NAMES = {"_Z5SmallPf": "Small", "_Z5LargeILi2EEvPf": "Large<2>"}
+
+
+class ReadsTest(unittest.TestCase):
+    def test_bounds(self):
+        self.assertEqual(gpu_resources.read_ptx(PTX), {
+            "_Z5SmallPf": {"maxntid": 256},
+            "_Z5LargeILi2EEvPf": {"maxntid": 192, "minnctapersm": 2}})
+
+    def test_resources(self):
+        self.assertEqual(gpu_resources.read_ptxas(PTXAS), {
+            "_Z5SmallPf": {"stack": 0, "stores": 0, "loads": 0,
+                           "registers": 32, "shared": 2048},
+            "_Z5LargeILi2EEvPf": {"stack": 16, "stores": 40, "loads": 36,
+                                  "registers": 168, "shared": 0}})
+
+    def test_what_is_missing_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "says nothing of _Z5Small"):
+            gpu_resources.read_ptxas(PTXAS.replace("Used 32 registers", "?"))
+        with self.assertRaisesRegex(ValueError, "_Z5SmallPf"):
+            gpu_resources.rows_of("a.cu", PTX.replace("_Z5SmallPf", "_Z5Other"),
+                                  PTXAS, NAMES, "sm_90a")
+        with self.assertRaisesRegex(ValueError, "Small has no __launch_bounds"):
+            gpu_resources.rows_of("a.cu", PTX.replace(".maxntid 256, 1, 1", ""),
+                                  PTXAS, NAMES, "sm_90a")
+
+    def test_names(self):
+        for demangled, name in (
+                ("void nacre::kernels::cuda::_GLOBAL__N__96f85939_7_norm_cu_d6"
+                 "::NormalizeKernel<unsigned short, 1>(float const*, int)",
+                 "NormalizeKernel<bf16, 1>"),
+                ("void nacre::kernels::cuda::(anonymous namespace)::"
+                 "TiledKernel<nacre::kernels::cuda::(anonymous namespace)::"
+                 "Fp8Weights, nacre::kernels::cuda::GemmTile<4, 2> >"
+                 "(nacre::kernels::cuda::Product)",
+                 "TiledKernel<Fp8Weights, GemmTile<4, 2>>"),
+                ("nacre::kernels::cuda::AddKernel(float*)", "AddKernel")):
+            self.assertEqual(gpu_resources.short_name(demangled), name)
+
+
+class OccupancyTest(unittest.TestCase):
+    def fit(self, threads, registers, shared=0, arch="sm_90a"):
+        return gpu_resources.fitting_blocks(threads, registers, shared, arch)
+
+    def test_registers(self):
+        # 80 x 32 registers a warp: 6 warps for each of 4 schedulers.
+        self.assertEqual(self.fit(256, 80), 3)
+        # They are given by 256: 41 are as many as 48.
+        self.assertEqual(self.fit(256, 41), self.fit(256, 48))
+        self.assertEqual(self.fit(128, 255), 2)
+
+    def test_threads_and_blocks(self):
+        self.assertEqual(self.fit(1024, 16), 2)
+        self.assertEqual(self.fit(32, 16), 32)
+        # A part of a warp is a warp.
+        self.assertEqual(self.fit(65, 32), self.fit(96, 32))
+
+    def test_shared_memory(self):
+        self.assertEqual(self.fit(128, 32, 48 << 10), 4)
+        self.assertEqual(self.fit(128, 32, 48 << 10, "sm_80"), 3)
+        # A kilobyte of each block is the system's.
+        self.assertEqual(self.fit(128, 32, 57 << 10), 3)
+        self.assertEqual(self.fit(128, 32, 56 << 10), 4)
+
+    def test_table(self):
+        rows = gpu_resources.rows_of("a.cu", PTX, PTXAS, NAMES, "sm_90a")
+        self.assertEqual(gpu_resources.table(rows).splitlines()[2:], [
+            "| a.cu | `Large<2>` | 192 | 168 | 16 | 40 / 36 | 0 | 2 / 2 "
+            "| 19 % |",
+            "| a.cu | `Small` | 256 | 32 | 0 | 0 / 0 | 2048 | 8 / - "
+            "| 100 % |"])
+
+
+class ProgramTest(unittest.TestCase):
+    def test_a_compiler_that_fails_is_an_error(self):
+        done = subprocess.run(
+            [ROOT / "scripts/gpu_resources.py", "--nvcc", "false", "a.cu"],
+            text=True, capture_output=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("gpu_resources: error: false", done.stderr)
+        done = subprocess.run(
+            [ROOT / "scripts/gpu_resources.py", "--nvcc", "no-nvcc", "a.cu"],
+            text=True, capture_output=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no no-nvcc", done.stderr)
+        done = subprocess.run(
+            [ROOT / "scripts/gpu_resources.py", "--arch", "sm_20"],
+            text=True, capture_output=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'sm_20'", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
