@@ -15,7 +15,7 @@ namespace nacre::kernels {
 // A matrix, or the parts of one that this rank multiplies.
 class RankBackend::Matrix : public PackedMatrix {
  public:
-  enum class Kind { kOwn, kInputs, kOutputs };
+  enum class Kind { kPlain, kInputs, kOutputs };
 
   Matrix(Kind kind, int rows, std::vector<std::unique_ptr<PackedMatrix>> parts)
       : kind_(kind), rows_(rows), parts_(std::move(parts)) {}
@@ -87,7 +87,8 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::Pack(
   std::vector<std::unique_ptr<PackedMatrix>> packed;
   NACRE_ASSIGN_OR_RETURN(packed.emplace_back(), inner_->Pack(parts));
   const int rows = packed.front()->rows();
-  return std::make_unique<Matrix>(Matrix::Kind::kOwn, rows, std::move(packed));
+  return std::make_unique<Matrix>(Matrix::Kind::kPlain, rows,
+                                  std::move(packed));
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::PackInputs(
@@ -175,7 +176,7 @@ void RankBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
   if (rows == 0 || !status_.ok()) return;
   const auto& matrix = static_cast<const Matrix&>(w);
   const PackedMatrix& first = matrix.part(0);
-  if (matrix.kind() == Matrix::Kind::kOwn) {
+  if (matrix.kind() == Matrix::Kind::kPlain) {
     inner_->MatMul(x, rows, first, y);
   } else if (matrix.kind() == Matrix::Kind::kInputs) {
     const float* const part = MultiplyInputs(x, rows, matrix);
