@@ -16,6 +16,8 @@
 
 namespace nacre::model {
 
+struct TensorShard;  // model/tensor_shard.h
+
 struct ModelOptions {
   int64_t kv_cache_bytes = int64_t{256} << 20;
   ProgressCallback progress;  // may be empty; stages "weights", "fingerprint"
@@ -26,6 +28,8 @@ struct ModelOptions {
   // Where memory is the host's, told before the weights are loaded; an error
   // ends the load. May be empty.
   std::function<absl::Status(const MemoryNeeds& needs)> admit;
+  // Of one rank of several, what it loads, until it is loaded; null: all.
+  const TensorShard* shard = nullptr;
 };
 
 }  // namespace nacre::model

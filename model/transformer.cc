@@ -100,14 +100,18 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   NACRE_ASSIGN_OR_RETURN(const int original_layers,
                          OriginalLayers(config_json, config.num_hidden_layers));
   NACRE_RETURN_IF_ERROR(Admit(config, *checkpoint, backend, options));
-  std::unique_ptr<Transformer> model(
-      new Transformer(std::move(config), backend));
-  // Beside the load, which reads the same bytes.
+  const TensorShard* const shard = options.shard;
+  std::unique_ptr<Transformer> model(new Transformer(
+      shard != nullptr ? ConfigOfRank(config, shard->ranks()) : config,
+      backend));
+  // Beside the load, which reads the same bytes. Of ranks the first does it.
   const std::unique_ptr<FingerprintJob> fingerprint =
-      checkpoint->StartFingerprint(config_json);
+      shard == nullptr || shard->rank() == 0
+          ? checkpoint->StartFingerprint(config_json)
+          : nullptr;
   NACRE_ASSIGN_OR_RETURN(
       model->weights_,
-      LoadWeights(*checkpoint, model->config_, backend, options.progress));
+      LoadWeights(*checkpoint, config, backend, options.progress, shard));
   int64_t kv_bytes = options.kv_cache_bytes;
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (memory.has_value() && options.kv_budget.has_value()) {
@@ -126,7 +130,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   info.num_layers = original_layers;
   info.context_length = model->config_.max_position_embeddings;
   info.eos_token_ids = model->config_.eos_token_ids;
-  info.fingerprint = fingerprint->Finish(options.progress);
+  if (fingerprint != nullptr) {
+    info.fingerprint = fingerprint->Finish(options.progress);
+  }
   info.numerics_id = absl::StrCat(backend->numerics_id(), "-", kModelVersion);
   info.description =
       Describe(model->config_, model->weights_, *model->kv_pool_);

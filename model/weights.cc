@@ -16,6 +16,7 @@
 #include "common/status_macros.h"
 #include "model/expected_tensors.h"
 #include "model/families.h"
+#include "model/matrix_slice.h"
 #include "model/memory_needs.h"
 #include "model/qkv_rows.h"
 #include "model/quantized/quantized_weights.h"
@@ -28,12 +29,14 @@ using kernels::HostMatrix;
 // Loads tensors of one checkpoint to one backend and counts them.
 class Loader {
  public:
-  // `quantized` is null where all weights are floats.
+  // `quantized` is null where all weights are floats, `shard` where all of them
+  // are loaded.
   Loader(const Checkpoint& checkpoint, const QuantizedWeights* quantized,
-         kernels::Backend* backend, Weights* weights)
+         kernels::Backend* backend, const TensorShard* shard, Weights* weights)
       : checkpoint_(checkpoint),
         quantized_(quantized),
         backend_(backend),
+        shard_(shard),
         weights_(weights) {}
 
   // Of a matrix: whether all of it is wanted at `data`, or its rows as they are
@@ -84,28 +87,44 @@ class Loader {
       const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
     std::vector<HostMatrix> parts;
     for (const TensorRole role : roles) {
-      NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Factor(tensors[role]));
+      NACRE_ASSIGN_OR_RETURN(const HostMatrix whole, Factor(tensors[role]));
+      parts.push_back(SplitRows(role, whole));
     }
     return Stacked(tensors[roles.front()].name, parts);
+  }
+
+  // Of a product whose inputs are split among ranks.
+  absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> PackedInputs(
+      const ExpectedTensors& tensors, TensorRole role) {
+    const std::string& name = tensors[role].name;
+    NACRE_ASSIGN_OR_RETURN(const HostMatrix whole, Factor(tensors[role]));
+    if (shard_ == nullptr) return Stacked(name, {whole});
+    const int cols = whole.cols / kernels::kInputShards;
+    const int first = shard_->Begin(kernels::kInputShards);
+    const int end = first + shard_->Size(kernels::kInputShards);
+    std::vector<HostMatrix> shards;
+    for (int i = first; i < end; ++i) {
+      shards.push_back(Slice(whole, {0, whole.rows, i * cols, cols}));
+    }
+    return Finished(name, shard_->backend->PackInputs(shards));
+  }
+
+  // Of the vocabulary head, all of it as the checkpoint has it.
+  absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> PackedHead(
+      const std::string& name, const HostMatrix& whole) {
+    if (shard_ == nullptr) return Stacked(name, {whole});
+    return Finished(name, shard_->backend->PackOutputs(ShareOfRows(whole)));
   }
 
   // `name` is for errors.
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Stacked(
       const std::string& name, absl::Span<const HostMatrix> parts) {
-    auto packed = backend_->Pack(parts);
-    EndMatrices();
-    if (packed.ok()) return packed;
-    return absl::Status(packed.status().code(),
-                        absl::StrCat(name, ": ", packed.status().message()));
+    return Finished(name, backend_->Pack(parts));
   }
 
   absl::StatusOr<std::unique_ptr<kernels::PackedTable>> Table(
       const std::string& name, const HostMatrix& matrix) {
-    auto packed = backend_->PackTable(matrix);
-    EndMatrices();
-    if (packed.ok()) return packed;
-    return absl::Status(packed.status().code(),
-                        absl::StrCat(name, ": ", packed.status().message()));
+    return Finished(name, backend_->PackTable(matrix));
   }
 
   // Of one tensor, or of several one after another; `edit` changes the values
@@ -121,11 +140,13 @@ class Loader {
           std::vector<float> part,
           checkpoint_.Vector(tensor.name, static_cast<int>(tensor.shape[0])));
       edit(role, &part);
-      values.insert(values.end(), part.begin(), part.end());
+      weights_->num_parameters += tensor.shape[0];
+      weights_->size_bytes +=
+          tensor.shape[0] * static_cast<int64_t>(sizeof(float));
+      const auto [begin, end] = SplitValues(role, part);
+      values.insert(values.end(), begin, end);
     }
     const size_t bytes = values.size() * sizeof(float);
-    weights_->num_parameters += static_cast<int64_t>(values.size());
-    weights_->size_bytes += static_cast<int64_t>(bytes);
     NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Buffer> buffer,
                            backend_->Allocate(bytes));
     backend_->CopyFromHost(values.data(), bytes, buffer->data());
@@ -154,7 +175,8 @@ class Loader {
     NACRE_RETURN_IF_ERROR(BlockNorm(config, tensors, Role::kInputNorm,
                                     Role::kInputNormBias, &layer.input_norm));
     NACRE_RETURN_IF_ERROR(QueryKeyValue(config, tensors, &layer));
-    NACRE_ASSIGN_OR_RETURN(layer.o, Packed(tensors, {Role::kAttentionOutput}));
+    NACRE_ASSIGN_OR_RETURN(layer.o,
+                           PackedInputs(tensors, Role::kAttentionOutput));
     if (config.attention_output_bias) {
       NACRE_ASSIGN_OR_RETURN(layer.o_bias,
                              Vector(tensors, {Role::kAttentionOutputBias}));
@@ -187,6 +209,44 @@ class Loader {
   }
 
  private:
+  // A matrix, or a table, that was packed, and the end of what it was packed
+  // from. `name` is for errors.
+  template <class T>
+  absl::StatusOr<T> Finished(const std::string& name,
+                             absl::StatusOr<T> packed) {
+    EndMatrices();
+    if (packed.ok()) return packed;
+    return absl::Status(packed.status().code(),
+                        absl::StrCat(name, ": ", packed.status().message()));
+  }
+
+  // Valid until it is packed, as what it is of.
+  HostMatrix Slice(const HostMatrix& whole, const MatrixRange& range) {
+    auto slice = std::make_unique<MatrixSlice>(whole, range);
+    const HostMatrix matrix = slice->matrix();
+    sources_.push_back(std::move(slice));
+    return matrix;
+  }
+  HostMatrix ShareOfRows(const HostMatrix& whole) {
+    return Slice(whole, {shard_->Begin(whole.rows), shard_->Size(whole.rows), 0,
+                         whole.cols});
+  }
+  HostMatrix SplitRows(TensorRole role, const HostMatrix& whole) {
+    const bool is_split = shard_ != nullptr && HasSplitRows(role);
+    return is_split ? ShareOfRows(whole) : whole;
+  }
+
+  using Values = std::vector<float>::const_iterator;
+  std::pair<Values, Values> SplitValues(TensorRole role,
+                                        const std::vector<float>& values) {
+    if (shard_ == nullptr || !HasSplitRows(role)) {
+      return {values.begin(), values.end()};
+    }
+    const int size = static_cast<int>(values.size());
+    const Values begin = values.begin() + shard_->Begin(size);
+    return {begin, begin + shard_->Size(size)};
+  }
+
   // Gives their memory back.
   void EndMatrices() {
     dequantized_.clear();
@@ -207,7 +267,7 @@ class Loader {
       biases = {Role::kGateBias, Role::kUpBias};
     }
     NACRE_ASSIGN_OR_RETURN(layer->gate_up, Packed(tensors, inputs));
-    NACRE_ASSIGN_OR_RETURN(layer->down, Packed(tensors, {Role::kDown}));
+    NACRE_ASSIGN_OR_RETURN(layer->down, PackedInputs(tensors, Role::kDown));
     if (config.mlp_bias) {
       NACRE_ASSIGN_OR_RETURN(layer->gate_up_bias, Vector(tensors, biases));
       NACRE_ASSIGN_OR_RETURN(layer->down_bias,
@@ -280,6 +340,9 @@ class Loader {
     }
     std::string reordered[2];
     for (size_t i = 0; i < 2; ++i) order.Apply(&parts[i], &reordered[i]);
+    if (shard_ != nullptr) {
+      for (HostMatrix& part : parts) part = ShareOfRows(part);
+    }
     const Role first = is_fused ? Role::kQueryKeyValue : Role::kQuery;
     NACRE_ASSIGN_OR_RETURN(layer->qkv, Stacked(tensors[first].name, parts));
     if (config.qkv_bias) {
@@ -297,6 +360,7 @@ class Loader {
   const Checkpoint& checkpoint_;
   const QuantizedWeights* quantized_;
   kernels::Backend* backend_;
+  const TensorShard* shard_;
   Weights* weights_;
   // Of the parts of the next matrix.
   std::deque<std::string> dequantized_;
@@ -344,7 +408,8 @@ float EmbeddingScale(const ModelConfig& config, kernels::DType table) {
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ModelConfig& config,
                                     kernels::Backend* backend,
-                                    const ProgressCallback& progress) {
+                                    const ProgressCallback& progress,
+                                    const TensorShard* shard) {
   // Steps: embedding, each layer, norm and head.
   const double num_steps = config.num_hidden_layers + 2;
   const auto report = [&](int step) {
@@ -358,7 +423,7 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   const QuantizedWeights* const source = quantized ? &*quantized : nullptr;
   NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend));
   Weights weights;
-  Loader loader(checkpoint, source, backend, &weights);
+  Loader loader(checkpoint, source, backend, shard, &weights);
   const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
   const ExpectedTensor& table = outside[TensorRole::kEmbedding];
   report(0);
@@ -388,10 +453,11 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   if (config.tie_word_embeddings) {
     NACRE_ASSIGN_OR_RETURN(const HostMatrix tied,
                            loader.Read(table, Loader::Form::kRows));
-    NACRE_ASSIGN_OR_RETURN(weights.head, loader.Stacked(table.name, {tied}));
+    NACRE_ASSIGN_OR_RETURN(weights.head, loader.PackedHead(table.name, tied));
   } else {
-    NACRE_ASSIGN_OR_RETURN(weights.head,
-                           loader.Packed(outside, {TensorRole::kHead}));
+    const ExpectedTensor& head = outside[TensorRole::kHead];
+    NACRE_ASSIGN_OR_RETURN(const HostMatrix whole, loader.Factor(head));
+    NACRE_ASSIGN_OR_RETURN(weights.head, loader.PackedHead(head.name, whole));
   }
   report(config.num_hidden_layers + 2);
   return weights;

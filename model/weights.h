@@ -15,6 +15,7 @@
 #include "model/config.h"
 #include "model/experts.h"
 #include "model/progress.h"
+#include "model/tensor_shard.h"
 
 namespace nacre::model {
 
@@ -72,11 +73,14 @@ float EmbeddingScale(const ModelConfig& config, kernels::DType table);
 // RESOURCE_EXHAUSTED where the device or, for the embedding table, the host has
 // no room, with the bytes. `backend`
 // outlives the result; of `checkpoint` nothing is kept. Quantized weights
-// become floats one matrix at a time. `progress` may be empty.
+// become floats one matrix at a time. `progress` may be empty. Of a shard,
+// whose backend is `backend`, only its share is loaded; `config` and the counts
+// are still the whole model's, which CheckSplit has passed.
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ModelConfig& config,
                                     kernels::Backend* backend,
-                                    const ProgressCallback& progress);
+                                    const ProgressCallback& progress,
+                                    const TensorShard* shard = nullptr);
 
 }  // namespace nacre::model
 

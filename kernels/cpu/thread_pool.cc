@@ -4,18 +4,14 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "common/check.h"
 #include "common/cpu_quota.h"
-#include "hwy/cache_control.h"
+#include "kernels/cpu/wait_for_change.h"
 
 namespace nacre::kernels {
 namespace {
-
-constexpr std::chrono::microseconds kSpinTime{20};
-constexpr int kPausesBetweenClockReads = 32;
 
 void PinThisThread(int core) {
   if (core == kAnyCpu) return;
@@ -24,19 +20,6 @@ void PinThisThread(int core) {
   CPU_SET(core, &set);
   NACRE_CHECK(pthread_setaffinity_np(pthread_self(), sizeof(set), &set) == 0,
               "cannot pin a compute thread to its core");
-}
-
-// Returns when `value` is no longer `old`: spins briefly, then sleeps until
-// notified.
-void WaitForChange(const std::atomic<uint32_t>& value, uint32_t old) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
-  do {
-    for (int i = 0; i < kPausesBetweenClockReads; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return;
-      hwy::Pause();
-    }
-  } while (std::chrono::steady_clock::now() < deadline);
-  value.wait(old, std::memory_order_acquire);
 }
 
 }  // namespace

@@ -293,6 +293,7 @@ TEST(UpCommandTest, KnowsTheFlagsOfWorkersAndGateway) {
                            "cpus",
                            "max-memory",
                            "prefix-cache",
+                           "tensor-parallel",
                            "suffix-drafter",
                            "suffix-cache",
                            "medusa",
@@ -315,7 +316,7 @@ TEST(UpCommandTest, RefusesBadValuesOfWorkersFlagsItself) {
   for (const char* flag :
        {"--max-memory=0", "--prefix-cache=yes", "--suffix-cache=1",
         "--medusa-tree=static:/none", "--draft-step-time=x",
-        "--policy-file=none=d", "--draft-device=-1",
+        "--policy-file=none=d", "--draft-device=-1", "--tensor-parallel=3",
         "--target-step-time=", "--tensor-transport=pigeon"}) {
     const Outcome outcome =
         Nacre({"up", "--target-model=t", "--draft-model=d", flag});

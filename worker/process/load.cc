@@ -26,6 +26,7 @@
 #include "model/model_backend.h"
 #include "model/paced_model.h"
 #include "model/progress.h"
+#include "model/tensor_parallel_model.h"
 #include "tokenizer/vocabulary_map.h"
 #include "worker/engine/step_budget.h"
 #include "worker/process/memory_check.h"
@@ -137,6 +138,69 @@ absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
   return absl::OkStatus();
 }
 
+// Keys and values in `kv_type`; of a device with memory of its own,
+// `is_device`.
+absl::StatusOr<model::ModelOptions> MakeModelOptions(
+    const WorkerOptions& options, wire::WorkerRole role, kernels::DType kv_type,
+    bool is_device, const MemoryFiles& memory) {
+  model::ModelOptions result;
+  if (is_device) {
+    NACRE_ASSIGN_OR_RETURN(result.kv_budget,
+                           DeviceKvBudget(options, role, kv_type));
+  } else {
+    NACRE_ASSIGN_OR_RETURN(result.kv_cache_bytes,
+                           KvCacheBytes(options, kv_type));
+  }
+  result.step_rows = StepBudget().max_rows;
+  result.admit = [&memory](const model::MemoryNeeds& needs) {
+    return Admit(needs, MemoryLimits(memory));
+  };
+  result.progress = ShowProgress();
+  result.prefix_cache = options.compute.prefix_cache;
+  return result;
+}
+
+// Split among ranks, which have their backends themselves.
+absl::Status LoadRanks(const WorkerOptions& options, wire::WorkerRole role,
+                       const MemoryFiles& memory, LoadedModel* loaded) {
+  const kernels::BackendOptions& backend = options.compute.backend;
+  NACRE_ASSIGN_OR_RETURN(const absl::optional<kernels::DType> kv_type,
+                         kernels::ParseKvType(backend.kv_type));
+  spdlog::info("loading {}", options.model_dir);
+  // On hosts, which are all that can be split, auto is f32.
+  NACRE_ASSIGN_OR_RETURN(
+      const model::ModelOptions model_options,
+      MakeModelOptions(options, role, kv_type.value_or(kernels::DType::kF32),
+                       /*is_device=*/false, memory));
+  NACRE_ASSIGN_OR_RETURN(auto ranks,
+                         model::TensorParallelModel::Load(
+                             options.model_dir, backend,
+                             options.compute.tensor_parallel, model_options));
+  spdlog::info("backends: {}", ranks->backend_description());
+  loaded->model = std::move(ranks);
+  return absl::OkStatus();
+}
+
+absl::Status LoadWhole(const WorkerOptions& options, wire::WorkerRole role,
+                       const MemoryFiles& memory, LoadedModel* loaded) {
+  kernels::BackendOptions backend = options.compute.backend;
+  backend.max_memory_bytes = options.compute.max_memory_bytes.value_or(0);
+  NACRE_ASSIGN_OR_RETURN(loaded->backend,
+                         model::CreateBackendFor(options.model_dir, backend));
+  const kernels::DType kv_type = loaded->backend->kv_type();
+  spdlog::info("backend: {}, keys and values in {}",
+               loaded->backend->description(), kernels::KvTypeName(kv_type));
+  spdlog::info("loading {}", options.model_dir);
+  NACRE_ASSIGN_OR_RETURN(
+      const model::ModelOptions model_options,
+      MakeModelOptions(options, role, kv_type,
+                       loaded->backend->Memory().has_value(), memory));
+  NACRE_ASSIGN_OR_RETURN(
+      loaded->model, model::LoadModel(options.model_dir, loaded->backend.get(),
+                                      model_options));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
@@ -149,32 +213,9 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
         "own");
   }
   LoadedModel loaded;
-  kernels::BackendOptions backend = options.compute.backend;
-  backend.max_memory_bytes = options.compute.max_memory_bytes.value_or(0);
-  NACRE_ASSIGN_OR_RETURN(loaded.backend,
-                         model::CreateBackendFor(options.model_dir, backend));
-  spdlog::info("backend: {}, keys and values in {}",
-               loaded.backend->description(),
-               kernels::KvTypeName(loaded.backend->kv_type()));
-  spdlog::info("loading {}", options.model_dir);
-  model::ModelOptions model_options;
-  const kernels::DType kv_type = loaded.backend->kv_type();
-  if (loaded.backend->Memory().has_value()) {
-    NACRE_ASSIGN_OR_RETURN(model_options.kv_budget,
-                           DeviceKvBudget(options, role, kv_type));
-  } else {
-    NACRE_ASSIGN_OR_RETURN(model_options.kv_cache_bytes,
-                           KvCacheBytes(options, kv_type));
-  }
-  model_options.step_rows = StepBudget().max_rows;
-  model_options.admit = [&memory](const model::MemoryNeeds& needs) {
-    return Admit(needs, MemoryLimits(memory));
-  };
-  model_options.progress = ShowProgress();
-  model_options.prefix_cache = options.compute.prefix_cache;
-  NACRE_ASSIGN_OR_RETURN(
-      loaded.model,
-      model::LoadModel(options.model_dir, loaded.backend.get(), model_options));
+  NACRE_RETURN_IF_ERROR(options.compute.tensor_parallel > 0
+                            ? LoadRanks(options, role, memory, &loaded)
+                            : LoadWhole(options, role, memory, &loaded));
   NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,
                          tokenizer::LoadTokenizer(options.model_dir));
   const int vocab_size = loaded.model->info().vocab_size;
@@ -216,9 +257,11 @@ wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
   hello.context_length = info.context_length;
   hello.eos_token_ids = info.eos_token_ids;
   hello.kv_capacity_tokens = info.kv_capacity_tokens;
-  // A GPU has all of a forward queued when it is asked whether to go on.
+  // A GPU has all of a forward queued when it is asked whether to go on; ranks
+  // are not asked.
   hello.abandons_steps = role == wire::WorkerRole::kDraft &&
-                         options.compute.backend.kind != "cuda";
+                         options.compute.backend.kind != "cuda" &&
+                         options.compute.tensor_parallel == 0;
   for (const StepTime& time : step_times) {
     hello.step_times_ns.emplace_back(time.rows, time.duration_ns);
   }

@@ -19,7 +19,8 @@
 namespace nacre::worker {
 
 struct LoadedModel {
-  std::unique_ptr<kernels::Backend> backend;  // outlives the model
+  // Outlives the model; null: the model is split and has its own.
+  std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<model::LanguageModel> model;
   model::PacedModel* paced = nullptr;  // the model, if it is one
   // The target's where the model's ids are mapped to it.
@@ -30,11 +31,12 @@ struct LoadedModel {
 // Shows progress on a terminal, logs elsewhere. The KV cache: of a host as
 // ComputeFlags::max_memory_bytes says; of a device what that leaves beside
 // weights and scratch, without it a share of what is free, which depends on
-// `role`. Errors: of CreateBackendFor, LoadTokenizer and LoadModel;
-// INVALID_ARGUMENT when the tokenizer has ids that the model lacks, or a target
-// is told of another's tokenizer; FAILED_PRECONDITION when the target's
-// tokenizer shares too few pieces; RESOURCE_EXHAUSTED when the host's memory,
-// of which `memory` tells, has no room for the weights (memory_check.h).
+// `role`. Errors: of CreateBackendFor, LoadTokenizer, LoadModel and
+// TensorParallelModel::Load; INVALID_ARGUMENT when the tokenizer has ids that
+// the model lacks, or a target is told of another's tokenizer;
+// FAILED_PRECONDITION when the target's tokenizer shares too few pieces;
+// RESOURCE_EXHAUSTED when the host's memory, of which `memory` tells, has no
+// room for the weights (memory_check.h).
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role,
                                           const MemoryFiles& memory = {});

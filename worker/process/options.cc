@@ -13,6 +13,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "kernels/weight_type.h"
+#include "model/tensor_shard.h"
 #include "speculation/policies/policy_spec.h"
 #include "worker/process/coordinator_list.h"
 
@@ -234,6 +235,20 @@ void ComputeFlags::Register(FlagSet* flags) {
   flags->AddSwitch(
       "prefix-cache", &prefix_cache,
       "whether prompts that begin alike share KV; outputs are the same");
+  flags->AddParsed(
+      "tensor-parallel", "N", "0",
+      [this](const std::string& text) -> absl::Status {
+        int ranks = 0;
+        if (!absl::SimpleAtoi(text, &ranks) ||
+            !(ranks == 0 || model::IsRankCount(ranks))) {
+          return absl::InvalidArgumentError("not 0, 1, 2, 4 or 8");
+        }
+        tensor_parallel = ranks;
+        return absl::OkStatus();
+      },
+      "ranks that the model is split among, each with its share of the cores, "
+      "of the weights and of the KV cache: 1, 2, 4 or 8, whose outputs are the "
+      "same, but not those of 0 (not split); cpu and reference only");
 }
 
 void OwnDraftFlags::Register(FlagSet* flags) {

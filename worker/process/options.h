@@ -31,8 +31,11 @@ struct ComputeFlags {
   // absent: what load.h says.
   absl::optional<int64_t> max_memory_bytes;
   bool prefix_cache = true;
+  // Ranks that the model is split among (model/tensor_parallel_model.h); 0: it
+  // is not split.
+  int tensor_parallel = 0;
 
-  // --backend to --prefix-cache; they check their values.
+  // --backend to --tensor-parallel; they check their values.
   void Register(FlagSet* flags);
 };
 

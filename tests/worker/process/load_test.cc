@@ -112,6 +112,33 @@ TEST(LoadTest, TheKvCacheIsAsLargeAsAskedOr32Contexts) {
             32 * info.context_length);
 }
 
+TEST(LoadTest, SplitsAModelAmongRanks) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/target");
+  options.compute.max_memory_bytes = 10 << 20;
+  const absl::StatusOr<LoadedModel> whole =
+      LoadForWorker(options, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  options.compute.tensor_parallel = 2;
+  const absl::StatusOr<LoadedModel> split =
+      LoadForWorker(options, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(split.ok()) << split.status();
+  EXPECT_EQ(split->backend, nullptr);
+  const model::ModelInfo& info = split->model->info();
+  EXPECT_EQ(info.fingerprint, whole->model->info().fingerprint);
+  EXPECT_EQ(info.kv_capacity_tokens, whole->model->info().kv_capacity_tokens);
+  EXPECT_THAT(info.numerics_id, HasSubstr("-shards8-"));
+  EXPECT_THAT(info.description, HasSubstr("on 2 ranks"));
+  // Ranks are not asked whether to go on.
+  EXPECT_FALSE(MakeHello(options, *split, wire::WorkerRole::kDraft, "a:1", {})
+                   .abandons_steps);
+
+  options.compute.tensor_parallel = 8;
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(options, wire::WorkerRole::kTarget).status().message()),
+      HasSubstr("num_attention_heads is 4, which 8 ranks"));
+}
+
 TEST(LoadTest, SaysWhatIsMissing) {
   EXPECT_THAT(std::string(LoadForWorker(OptionsFor("/no/such/model"),
                                         wire::WorkerRole::kTarget)

@@ -52,6 +52,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--spin=250us",
                           "--step-time=1:30,8:31",
                           "--prefix-cache=off",
+                          "--tensor-parallel=2",
                           "--gate-timeouts=off",
                           "--suffix-drafter=off",
                           "--suffix-cache=2M",
@@ -90,6 +91,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   ASSERT_TRUE(options->step_time.times.has_value());
   EXPECT_EQ(options->step_time.times->At(8), 31'000'000);
   EXPECT_FALSE(options->compute.prefix_cache);
+  EXPECT_EQ(options->compute.tensor_parallel, 2);
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_FALSE(options->own_drafts.suffix_drafter);
   EXPECT_EQ(options->own_drafts.suffix_cache_bytes, 2 << 20);
@@ -142,14 +144,15 @@ TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   EXPECT_TRUE(flags.help_requested());
   const std::string help = flags.Help();
   for (const char* flag :
-       {"--model",         "--coordinator",    "--listen",
-        "--advertise",     "--backend",        "--cpus",
-        "--weights",       "--kv-type",        "--device",
-        "--max-memory",    "--address-file",   "--drain-timeout",
-        "--hang-timeout",  "--prefill-chunk",  "--spin",
-        "--prefix-cache",  "--policy-file",    "--record-features",
-        "--record-hidden", "--metrics-listen", "--metrics-address-file",
-        "--log-format",    "--log-level",      "--step-time"}) {
+       {"--model",          "--coordinator",    "--listen",
+        "--advertise",      "--backend",        "--cpus",
+        "--weights",        "--kv-type",        "--device",
+        "--max-memory",     "--address-file",   "--drain-timeout",
+        "--hang-timeout",   "--prefill-chunk",  "--spin",
+        "--prefix-cache",   "--policy-file",    "--record-features",
+        "--record-hidden",  "--metrics-listen", "--metrics-address-file",
+        "--log-format",     "--log-level",      "--step-time",
+        "--tensor-parallel"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
 }
@@ -205,6 +208,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--step-time", "8:1,4:2"}, "\"4:2\": the rows do not rise"},
         BadLine{{"--step-time", "1:fast"}, "\"1:fast\": the milliseconds"},
         BadLine{{"--prefix-cache", "yes"}, "--prefix-cache: \"yes\""},
+        BadLine{{"--tensor-parallel=3"}, "not 0, 1, 2, 4 or 8"},
+        BadLine{{"--tensor-parallel=-2"}, "not 0, 1, 2, 4 or 8"},
         BadLine{{"--tensor-transport", "pigeon"},
                 "--tensor-transport: \"pigeon\" is not one of: grpc"},
         BadLine{{"--policy-file", "disco"},

@@ -1,0 +1,26 @@
+#include "kernels/cpu/wait_for_change.h"
+
+#include <chrono>
+
+#include "hwy/cache_control.h"
+
+namespace nacre::kernels {
+namespace {
+
+constexpr std::chrono::microseconds kSpinTime{20};
+constexpr int kPausesBetweenClockReads = 32;
+
+}  // namespace
+
+void WaitForChange(const std::atomic<uint32_t>& value, uint32_t old) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < kPausesBetweenClockReads; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      hwy::Pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace nacre::kernels

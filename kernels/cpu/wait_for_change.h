@@ -1,0 +1,21 @@
+// How compute threads wait for each other: they spin for at most 20
+// microseconds and then park. So an idle backend costs nothing, and a core that
+// is shared with another process is not lost.
+//
+// Thread-safe.
+
+#ifndef KERNELS_CPU_WAIT_FOR_CHANGE_H_
+#define KERNELS_CPU_WAIT_FOR_CHANGE_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace nacre::kernels {
+
+// Returns when `value` is no longer `old`; whoever changes it notifies. What
+// was written before the change is seen.
+void WaitForChange(const std::atomic<uint32_t>& value, uint32_t old);
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_CPU_WAIT_FOR_CHANGE_H_

@@ -1,0 +1,114 @@
+// The backend of one rank of a model whose weights are split among ranks
+// (tensor parallel). It computes on a backend of the host that it owns, and
+// meets the other ranks where a product needs them:
+//
+//   PackInputs    a product whose inputs are split, as of attention's output
+//                 and "down": each rank multiplies its inputs, an all-reduce
+//                 adds up
+//   PackOutputs   a product whose outputs are split and wanted together, as of
+//                 the vocabulary head: rank 0 gathers them
+//   PackTable     a table that rank 0 has: it sends the rows
+//
+// What Pack packs is this rank's own. So all ranks run the same model code over
+// their shares, and neither it nor the inner backend knows of ranks.
+//
+// Sums of split inputs have the same bits for 1, 2, 4 and 8 ranks. They are cut
+// into kInputShards fixed shards, each a product of its own. Those are added in
+// pairs of neighbours, as Collective::AllReduce goes on among ranks.
+//
+// What is brought to the host is rank 0's: there the others copy nothing. After
+// a failure of any rank Synchronize says which; nothing is computed after it.
+//
+// Thread-compatible: one thread, the rank's.
+
+#ifndef KERNELS_RANK_BACKEND_H_
+#define KERNELS_RANK_BACKEND_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/collective.h"
+#include "kernels/host_backend.h"
+
+namespace nacre::kernels {
+
+inline constexpr int kInputShards = 8;
+
+class RankBackend : public HostBackend {
+ public:
+  // `inner` is of the host; `collective`, this rank's, outlives it.
+  RankBackend(std::unique_ptr<Backend> inner, Collective* collective);
+
+  int rank() const { return collective_->rank(); }
+  int ranks() const { return collective_->ranks(); }
+
+  // W [rows, inputs of this rank], as this rank's kInputShards / ranks() shards
+  // of consecutive inputs. MatMul is whole on every rank. Errors of Pack.
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackInputs(
+      absl::Span<const HostMatrix> shards);
+  // W [outputs of this rank, cols]; a product has those of all ranks, and lies
+  // in y of rank 0 alone. Errors of Pack.
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackOutputs(
+      const HostMatrix& shard);
+
+  std::string numerics_id() const override;
+  std::string description() const override;
+  void BindComputeThread() override { inner_->BindComputeThread(); }
+  void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
+  absl::Status Synchronize() override { return status_; }
+  int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override;
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
+      absl::Span<const HostMatrix> parts) override;
+  absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
+      const HostMatrix& table) override;
+  void MatMul(const float* x, int rows, const PackedMatrix& w,
+              float* y) override;
+  void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
+             float* out) override;
+  void RmsNorm(const float* x, int rows, int cols, const float* weight,
+               float epsilon, float* out) override;
+  void LayerNorm(const float* x, int rows, int cols, const float* weight,
+                 const float* bias, float epsilon, float* out) override;
+  void Rope(float* x, int rows, int row_stride, int num_heads, int head_dim,
+            const float* cos, const float* sin) override;
+  void StoreKv(const float* k, const float* v, int row_stride,
+               absl::Span<const RowContext> contexts,
+               const KvLayer& layer) override;
+  void Attention(const float* q, int q_stride, int num_heads,
+                 const AttentionRule& rule,
+                 absl::Span<const RowContext> contexts, const KvLayer& layer,
+                 float* out) override;
+  void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
+  void GeluMul(const float* gate_up, int rows, int cols, float* out) override;
+  void Gelu(float* x, int rows, int cols, GeluForm form) override;
+  void Scale(float* x, size_t count, float factor) override;
+  void SoftCap(float* x, size_t count, float cap) override;
+  void AddInPlace(float* x, const float* y, size_t count) override;
+  void AddBias(float* x, int rows, int cols, const float* bias) override;
+
+ private:
+  class Matrix;
+  class Table;
+
+  // x times this rank's inputs, in scratch [rows, w.rows]; null: no room.
+  const float* MultiplyInputs(const float* x, int rows, const Matrix& w);
+  // Memory for so many values, whose old ones are lost; null: no room, and the
+  // model has failed.
+  float* Reserve(size_t values, std::unique_ptr<Buffer>* buffer);
+  // Ends all ranks.
+  void Fail(const absl::Status& status);
+
+  const std::unique_ptr<Backend> inner_;
+  Collective* const collective_;
+  absl::Status status_;              // of the first failure
+  std::unique_ptr<Buffer> inputs_;   // of one shard [rows, its cols]
+  std::unique_ptr<Buffer> sums_;     // that are not added up yet
+  std::unique_ptr<Buffer> outputs_;  // of this rank [rows, its outputs]
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_RANK_BACKEND_H_

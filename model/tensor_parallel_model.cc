@@ -1,0 +1,243 @@
+#include "model/tensor_parallel_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "common/cpu_quota.h"
+#include "common/status_macros.h"
+#include "kernels/shared_memory_collective.h"
+#include "kernels/weight_type.h"
+#include "model/load_model.h"
+#include "model/tensor_shard.h"
+
+namespace nacre::model {
+namespace {
+
+// The same sequence on every rank. Each does the same at the same length: their
+// blocks are the same, too.
+class RankedSequence : public Sequence {
+ public:
+  RankedSequence(const TensorParallelModel* model,
+                 std::vector<std::unique_ptr<Sequence>> ranks)
+      : model_(model), ranks_(std::move(ranks)) {}
+
+  const TensorParallelModel* model() const { return model_; }
+  Sequence* rank(size_t rank) const { return ranks_[rank].get(); }
+
+  int length() const override { return ranks_.front()->length(); }
+  void Truncate(int length) override {
+    for (const auto& rank : ranks_) rank->Truncate(length);
+  }
+  int num_slots() const override { return ranks_.front()->num_slots(); }
+  absl::Status KeepPath(int length, absl::Span<const int32_t> slots) override {
+    const absl::Status status = ranks_.front()->KeepPath(length, slots);
+    for (size_t i = 1; i < ranks_.size(); ++i) {
+      NACRE_CHECK(ranks_[i]->KeepPath(length, slots) == status,
+                  "ranks keep different paths");
+    }
+    return status;
+  }
+  void Share(absl::Span<const int32_t> token_ids) override {
+    for (const auto& rank : ranks_) rank->Share(token_ids);
+  }
+  int TakeOver(absl::Span<const int32_t> token_ids) override {
+    const int taken = ranks_.front()->TakeOver(token_ids);
+    for (size_t i = 1; i < ranks_.size(); ++i) {
+      NACRE_CHECK(ranks_[i]->TakeOver(token_ids) == taken,
+                  "ranks take over different prefixes");
+    }
+    return taken;
+  }
+
+ private:
+  const TensorParallelModel* const model_;
+  const std::vector<std::unique_ptr<Sequence>> ranks_;
+};
+
+const RankedSequence* AsRanked(const Sequence* sequence) {
+  return static_cast<const RankedSequence*>(sequence);
+}
+
+// Each rank's share of the cores.
+absl::StatusOr<std::vector<std::vector<int>>> DealCores(
+    const std::vector<int>& cpus, int ranks) {
+  const size_t count = static_cast<size_t>(ranks);
+  if (cpus.size() % count != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tensor-parallel ", ranks, ": --cpus has ", cpus.size(),
+                     cpus.size() == 1 ? " core" : " cores", ", which ", ranks,
+                     " ranks do not share evenly"));
+  }
+  const auto each = static_cast<std::ptrdiff_t>(cpus.size() / count);
+  std::vector<std::vector<int>> dealt;
+  for (std::ptrdiff_t rank = 0; rank < ranks; ++rank) {
+    dealt.emplace_back(cpus.begin() + rank * each,
+                       cpus.begin() + (rank + 1) * each);
+  }
+  return dealt;
+}
+
+absl::Status CheckLoad(const ModelConfig& config, const Checkpoint& checkpoint,
+                       const kernels::BackendOptions& backend, int ranks) {
+  if (backend.kind != "cpu" && backend.kind != "reference") {
+    return absl::UnimplementedError(
+        absl::StrCat("--tensor-parallel ", ranks, " on backend \"",
+                     backend.kind, "\": only \"cpu\" and \"reference\" can"));
+  }
+  if (checkpoint.quantization().has_value()) {
+    return absl::UnimplementedError(
+        absl::StrCat("--tensor-parallel ", ranks,
+                     " of a checkpoint whose weights are quantized; those of "
+                     "floats can, with --weights int8 or int4, too"));
+  }
+  NACRE_ASSIGN_OR_RETURN(const kernels::WeightType weights,
+                         kernels::ParseWeightType(backend.weights));
+  return CheckSplit(config, weights, ranks);
+}
+
+// Of all ranks together.
+absl::Status AdmitRanks(const ModelConfig& config, const Checkpoint& checkpoint,
+                        const kernels::Backend& backend, int ranks,
+                        const ModelOptions& options) {
+  if (!options.admit) return absl::OkStatus();
+  MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, backend);
+  needs.kv_cache = options.kv_cache_bytes;
+  // Beside what models have: sums and inputs of shards, and outputs of the
+  // head.
+  const int64_t values =
+      ranks * (int64_t{kernels::kInputShards} * config.hidden_size +
+               config.q_size() + config.intermediate_size) +
+      config.vocab_size;
+  needs.scratch =
+      ranks * ScratchBytes(ConfigOfRank(config, ranks), options.step_rows) +
+      options.step_rows * values * static_cast<int64_t>(sizeof(float));
+  return options.admit(needs);
+}
+
+// What does not change a rank's state, and comes to all alike.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
+    const std::string& dir, const kernels::BackendOptions& backend, int ranks,
+    const ModelOptions& options) {
+  if (!IsRankCount(ranks)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tensor-parallel is ", ranks, ", expected 1, 2, 4 or 8"));
+  }
+  NACRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(dir));
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                         Checkpoint::Open(dir));
+  NACRE_RETURN_IF_ERROR(CheckLoad(config, *checkpoint, backend, ranks));
+  NACRE_ASSIGN_OR_RETURN(const auto cores, DealCores(backend.cpus, ranks));
+  std::vector<int> first_cores;
+  for (const auto& own : cores) {
+    first_cores.push_back(own.empty() ? kAnyCpu : own.front());
+  }
+  // Says what is wrong with all of them together.
+  NACRE_RETURN_IF_ERROR(kernels::CreateBackend(backend).status());
+  std::unique_ptr<TensorParallelModel> model(
+      new TensorParallelModel(std::move(first_cores)));
+  model->collectives_ = kernels::MakeSharedMemoryCollectives(ranks);
+  for (size_t rank = 0; rank < cores.size(); ++rank) {
+    kernels::BackendOptions own = backend;
+    own.cpus = cores[rank];
+    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> inner,
+                           kernels::CreateBackend(own));
+    model->backends_.push_back(std::make_unique<kernels::RankBackend>(
+        std::move(inner), model->collectives_[rank].get()));
+  }
+  NACRE_RETURN_IF_ERROR(AdmitRanks(config, *checkpoint,
+                                   *model->backends_.front(), ranks, options));
+  const size_t count = static_cast<size_t>(ranks);
+  model->models_.resize(count);
+  model->batches_.resize(count);
+  model->statuses_.resize(count);
+  NACRE_RETURN_IF_ERROR(model->OnEveryRank([&](size_t rank) -> absl::Status {
+    const TensorShard shard = {model->backends_[rank].get()};
+    ModelOptions own = options;
+    own.kv_cache_bytes /= ranks;
+    own.admit = nullptr;
+    own.shard = &shard;
+    if (rank > 0) own.progress = nullptr;
+    NACRE_ASSIGN_OR_RETURN(model->models_[rank],
+                           LoadModel(dir, shard.backend, own));
+    return absl::OkStatus();
+  }));
+  model->info_ = model->models_.front()->info();
+  absl::StrAppend(&model->info_.description, ", on ", ranks,
+                  ranks == 1 ? " rank" : " ranks");
+  return model;
+}
+
+absl::Status TensorParallelModel::OnEveryRank(
+    const std::function<absl::Status(size_t rank)>& task) {
+  threads_.Run([&](int thread) {
+    const size_t rank = static_cast<size_t>(thread);
+    statuses_[rank] = task(rank);
+    if (!statuses_[rank].ok() && !IsRefusal(statuses_[rank])) {
+      collectives_[rank]->Abort(absl::Status(
+          statuses_[rank].code(),
+          absl::StrCat("rank ", rank, ": ", statuses_[rank].message())));
+    }
+  });
+  for (const absl::Status& status : statuses_) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Sequence>> TensorParallelModel::NewTreeSequence(
+    int max_length, int num_slots, absl::Span<const int32_t> token_ids) {
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (const auto& model : models_) {
+    auto sequence = model->NewTreeSequence(max_length, num_slots, token_ids);
+    if (!sequence.ok()) {
+      NACRE_CHECK(sequences.empty(), "ranks have different room");
+      return sequence.status();
+    }
+    sequences.push_back(*std::move(sequence));
+    NACRE_CHECK(sequences.back()->length() == sequences.front()->length(),
+                "ranks share different prefixes");
+  }
+  return std::make_unique<RankedSequence>(this, std::move(sequences));
+}
+
+absl::StatusOr<absl::Span<const float>> TensorParallelModel::Forward(
+    absl::Span<const SequenceRows> batch) {
+  NACRE_RETURN_IF_ERROR(failure_);
+  for (size_t rank = 0; rank < batches_.size(); ++rank) {
+    batches_[rank].assign(batch.begin(), batch.end());
+    for (SequenceRows& rows : batches_[rank]) {
+      const RankedSequence* const sequence = AsRanked(rows.sequence);
+      NACRE_CHECK(sequence != nullptr && sequence->model() == this,
+                  "the sequence is not of this model");
+      rows.sequence = sequence->rank(rank);
+    }
+  }
+  absl::Span<const float> logits;
+  const absl::Status status = OnEveryRank([&](size_t rank) -> absl::Status {
+    NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> own,
+                           models_[rank]->Forward(batches_[rank]));
+    if (rank == 0) logits = own;
+    return absl::OkStatus();
+  });
+  if (status.ok()) return logits;
+  if (!IsRefusal(status)) failure_ = status;
+  return status;
+}
+
+std::string TensorParallelModel::backend_description() const {
+  return absl::StrJoin(backends_, "; ",
+                       [](std::string* out, const auto& backend) {
+                         absl::StrAppend(out, backend->description());
+                       });
+}
+
+}  // namespace nacre::model
