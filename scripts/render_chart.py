@@ -268,7 +268,7 @@ REFUSED = [
       for host in ("a b", "http://a", "a_b", "-a", "a..b", "A", "a.*.b", "a:80")),
     ({"routes": {"http": {"hostnames": ["a", "b/c"]}}}, ["/routes/http/hostnames/1"]),
     # Helm takes a value away that is null.
-    *(({key: None}, ["missing propert", key])
+    *(({key: None}, ["missing", key])
       for key in ("image", "model", "log", "coordinator", "gateway", "target", "draft", "keda",
                   "tls", "networkPolicy", "monitoring")),
     *(({first: {second: None}}, [f"/{first}", second])
