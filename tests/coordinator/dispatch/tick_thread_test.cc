@@ -7,6 +7,7 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -64,6 +65,22 @@ TEST(TickThreadTest, AWakeDuringATickIsNotLost) {
   second.WaitForNotification();
   thread.Stop();
   EXPECT_EQ(calls, 2);
+}
+
+TEST(TickThreadTest, ALaterWakeDoesNotPutOffAnEarlierOne) {
+  absl::Notification second;
+  int calls = 0;
+  TickThread thread;
+  thread.Start([&]() -> int64_t {
+    if (++calls == 1) {
+      thread.WakeAt(MonotonicNs());
+      thread.WakeAt(MonotonicNs() + int64_t{3600} * 1000 * kMillisecond);
+    }
+    if (calls == 2) second.Notify();
+    return kNever;
+  });
+  EXPECT_TRUE(second.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  thread.Stop();
 }
 
 TEST(TickThreadTest, AWakeBeforeTheStartIsNotLost) {
