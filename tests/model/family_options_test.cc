@@ -39,7 +39,7 @@ struct Golden {
   std::vector<Prompt> prompts;
 };
 
-std::vector<Golden> ReadGoldens(const std::string& backend) {
+std::vector<Golden> ReadGoldens([[maybe_unused]] const std::string& backend) {
   const std::string dir = std::string(NACRE_TEST_DATA) + "/model/options";
   std::vector<Golden> goldens;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
