@@ -258,6 +258,8 @@ REFUSED = [
                  "resources": {"limits": {"nvidia.com/gpu": 2}}}},
      ["target.gpu.count is 1, but target.resources.limits has 2 of nvidia.com/gpu"]),
     ({"draft": {"flags": {"weights": "fp8"}}}, ["draft.flags.weights is fp8"]),
+    ({"target": {"gpu": {"count": 2}, "flags": {"backend": "cuda", "tensor-parallel": 2}}},
+     ["target.flags.tensor-parallel is 2, but target.flags.backend is cuda"]),
     ({"target": {"resources": {"requests": {"cpu": 3}}}},
      ["target.resources.requests.cpu is 3, more than its limit, 2"]),
     ({"gateway": {"resources": {"requests": {"memory": "1025Mi"}}}},

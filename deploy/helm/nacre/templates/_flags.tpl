@@ -29,8 +29,8 @@ target:
     log-format, log-level, max-memory, medusa, medusa-tree, metrics-address-file,
     metrics-listen, model, policy-file, prefill-chunk, prefix-cache, record-features,
     record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
-    tensor-transport, tls-ca, tls-cert, tls-client-auth, tls-key, tls-server-name,
-    weights]
+    tensor-parallel, tensor-transport, tls-ca, tls-cert, tls-client-auth, tls-key,
+    tls-server-name, weights]
   switches: []
 draft:
   values: [address-file, advertise, backend, coordinator, cpus, device, drain-timeout,
@@ -38,7 +38,7 @@ draft:
     log-format, log-level, max-memory, medusa, medusa-tree, metrics-address-file,
     metrics-listen, model, policy-file, prefill-chunk, prefix-cache, record-features,
     record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
-    tensor-transport, tls-ca, tls-cert, tls-client-auth, tls-key, tls-server-name,
-    weights]
+    tensor-parallel, tensor-transport, tls-ca, tls-cert, tls-client-auth, tls-key,
+    tls-server-name, weights]
   switches: []
 {{- end -}}
