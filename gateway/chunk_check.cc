@@ -113,7 +113,7 @@ std::optional<ApiError> ChunkCheck::TakeTrailer() {
   if (line_[0] == ' ' || line_[0] == '\t') {
     return BadRequest("a trailer is folded over several lines");
   }
-  trailer_bytes_ += line_.size();
+  trailer_bytes_ += line_.size() + 2;  // with its end
   if (trailer_bytes_ > max_line_bytes_) {
     return BadRequest(absl::StrCat("the trailers are longer than ",
                                    max_line_bytes_, " bytes"));

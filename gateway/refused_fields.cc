@@ -83,6 +83,11 @@ void RefuseAll(const RefusedField (&fields)[kSize], FieldReader* reader) {
 }
 
 // Each version of vLLM has others.
+// null, which no reader finds, is another way to leave a field out.
+bool IsEmptyList(const OrderedJson& value) {
+  return value.is_array() && value.empty();
+}
+
 void RefuseGuided(FieldReader* reader) {
   for (const std::string& name : reader->Unknown()) {
     // The backend alone constrains nothing.
@@ -91,7 +96,10 @@ void RefuseGuided(FieldReader* reader) {
       continue;
     }
     const OrderedJson* const found = reader->Find(name.c_str());
-    if (found == nullptr || *found == false || *found == "") continue;
+    if (found == nullptr || *found == false || *found == "" ||
+        IsEmptyList(*found)) {
+      continue;
+    }
     reader->Fail(Unsupported(absl::StrCat(Quoted(name), " is not supported ",
                                           "(found ", Shown(*found), ")"),
                              IsPlainName(name) ? name : ""));
@@ -100,7 +108,7 @@ void RefuseGuided(FieldReader* reader) {
 
 void CheckResponseFormat(FieldReader* reader) {
   const OrderedJson* const format = reader->Find("response_format");
-  if (format == nullptr) return;
+  if (format == nullptr || IsEmptyList(*format)) return;
   if (format->is_object() && format->value("type", OrderedJson()) == "text") {
     return;
   }
@@ -110,14 +118,15 @@ void CheckResponseFormat(FieldReader* reader) {
 void CheckTools(FieldReader* reader) {
   const OrderedJson* const tools = reader->Find("tools");
   const OrderedJson* const choice = reader->Find("tool_choice");
-  const bool has_tools =
-      tools != nullptr && !(tools->is_array() && tools->empty());
+  const bool has_tools = tools != nullptr && !IsEmptyList(*tools);
   if (has_tools && !tools->is_array()) {
     reader->FailField("tools", *tools, "a list");
   }
   // The template shows the tools; what the model says of them is text.
   if (choice != nullptr && *choice == "none") return;
-  if (choice != nullptr && !(*choice == "auto" && !has_tools)) {
+  const bool is_neutral = choice == nullptr || IsEmptyList(*choice) ||
+                          (*choice == "auto" && !has_tools);
+  if (!is_neutral) {
     return Refuse("tool_choice", *choice, reader);
   }
   if (has_tools) {
@@ -139,7 +148,7 @@ void RefuseUnsupported(bool is_chat, int choices, FieldReader* reader) {
   }
   RefuseGuided(reader);
   const OrderedJson* const best_of = reader->Find("best_of");
-  if (best_of != nullptr && *best_of != choices) {
+  if (best_of != nullptr && !IsEmptyList(*best_of) && *best_of != choices) {
     Refuse("best_of", *best_of, reader);
   }
   CheckResponseFormat(reader);

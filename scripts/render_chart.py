@@ -262,6 +262,12 @@ REFUSED = [
      ["target.flags.tensor-parallel is 2, but target.flags.backend is cuda"]),
     ({"target": {"resources": {"requests": {"cpu": 3}}}},
      ["target.resources.requests.cpu is 3, more than its limit, 2"]),
+    ({"target": {"resources": {"requests": {"memory": 8000000000}}}},
+     ["target.resources.requests.memory is 8e+09, more than its limit, 4Gi"]),
+    ({"target": {"resources": {"requests": {"memory": "5E9"}, "limits": {"memory": "4e9"}}}},
+     ["target.resources.requests.memory is 5E9, more than its limit, 4e9"]),
+    ({"image": {"repository": ""}}, ["image.repository is empty"]),
+    ({"image": {"repository": None}}, ["image.repository is empty"]),
     ({"gateway": {"resources": {"requests": {"memory": "1025Mi"}}}},
      ["gateway.resources.requests.memory is 1025Mi, more than its limit, 1Gi"]),
     ({"coordinator": {"resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": "1.4"}}}},
@@ -272,7 +278,7 @@ REFUSED = [
     # Helm takes a value away that is null.
     *(({key: None}, ["missing", key])
       for key in ("image", "model", "log", "coordinator", "gateway", "target", "draft", "keda",
-                  "tls", "networkPolicy", "monitoring")),
+                  "tls", "networkPolicy", "monitoring", "routes", "clusterDomain", "ipFamily")),
     *(({first: {second: None}}, [f"/{first}", second])
       for first, second in (
           ("model", "name"), ("model", "draft"), ("log", "level"), ("coordinator", "auth"),

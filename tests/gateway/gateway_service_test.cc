@@ -647,6 +647,12 @@ TEST_F(GatewayServiceTest, NeutralAndUnknownFieldsPass) {
     "mystery":1,"evil\r\nheader":2})");
   EXPECT_EQ(StatusOf(answer), 200) << answer;
   EXPECT_THAT(answer, HasSubstr("X-Nacre-Ignored: mystery\r\n"));
+  for (const char* name :
+       {"response_format", "tool_choice", "best_of", "guided_x"}) {
+    const std::string empty = PostJson(
+        "/v1/completions", absl::StrCat(R"({"prompt":"a",")", name, "\":[]}"));
+    EXPECT_EQ(StatusOf(empty), 200) << empty;
+  }
   const auto families = metrics_.collectable()->Collect();
   EXPECT_EQ(families.size(), 2u);
 }

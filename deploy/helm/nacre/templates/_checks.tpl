@@ -70,13 +70,15 @@
 {{- toJson $own -}}
 {{- end -}}
 
-{{/* A quantity of Kubernetes as a number; nothing where it is written with an exponent. */}}
+{{/* A quantity of Kubernetes as a number. YAML has made floats of what had no suffix. */}}
 {{- define "nacre.number" -}}
 {{- $factors := dict "" 1.0 "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
 {{- $text := toString . -}}
 {{- $digits := regexFind "^[0-9.]+" $text -}}
 {{- $suffix := trimPrefix $digits $text -}}
-{{- if and $digits (hasKey $factors $suffix) -}}
+{{- if regexMatch "^[0-9.]+[eE][-+]?[0-9]+$" $text -}}
+{{- printf "%.3f" (float64 $text) -}}
+{{- else if and $digits (hasKey $factors $suffix) -}}
 {{- mulf (float64 $digits) (get $factors $suffix) -}}
 {{- end -}}
 {{- end -}}
