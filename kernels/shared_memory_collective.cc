@@ -194,6 +194,7 @@ std::vector<std::unique_ptr<Collective>> MakeSharedMemoryCollectives(
     int ranks) {
   const auto group = std::make_shared<RankGroup>(ranks);
   std::vector<std::unique_ptr<Collective>> collectives;
+  collectives.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     collectives.push_back(
         std::make_unique<SharedMemoryCollective>(group, rank));

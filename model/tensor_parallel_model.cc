@@ -33,7 +33,7 @@ class RankedSequence : public Sequence {
   }
   int num_slots() const override { return ranks_.front()->num_slots(); }
   absl::Status KeepPath(int length, absl::Span<const int32_t> slots) override {
-    const absl::Status status = ranks_.front()->KeepPath(length, slots);
+    absl::Status status = ranks_.front()->KeepPath(length, slots);
     for (size_t i = 1; i < ranks_.size(); ++i) {
       NACRE_CHECK(ranks_[i]->KeepPath(length, slots) == status,
                   "ranks keep different paths");
@@ -137,6 +137,7 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
   NACRE_RETURN_IF_ERROR(CheckLoad(config, *checkpoint, backend, ranks));
   NACRE_ASSIGN_OR_RETURN(const auto cores, DealCores(backend.cpus, ranks));
   std::vector<int> first_cores;
+  first_cores.reserve(cores.size());
   for (const auto& own : cores) {
     first_cores.push_back(own.empty() ? kAnyCpu : own.front());
   }

@@ -97,13 +97,13 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
     ModelConfig config, absl::string_view config_json,
     std::unique_ptr<Checkpoint> checkpoint, kernels::Backend* backend,
     const ModelOptions& options) {
+  const ModelConfig whole = std::move(config);  // of all ranks
   NACRE_ASSIGN_OR_RETURN(const int original_layers,
-                         OriginalLayers(config_json, config.num_hidden_layers));
-  NACRE_RETURN_IF_ERROR(Admit(config, *checkpoint, backend, options));
+                         OriginalLayers(config_json, whole.num_hidden_layers));
+  NACRE_RETURN_IF_ERROR(Admit(whole, *checkpoint, backend, options));
   const TensorShard* const shard = options.shard;
   std::unique_ptr<Transformer> model(new Transformer(
-      shard != nullptr ? ConfigOfRank(config, shard->ranks()) : config,
-      backend));
+      shard != nullptr ? ConfigOfRank(whole, shard->ranks()) : whole, backend));
   // Beside the load, which reads the same bytes. Of ranks the first does it.
   const std::unique_ptr<FingerprintJob> fingerprint =
       shard == nullptr || shard->rank() == 0
@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
           : nullptr;
   NACRE_ASSIGN_OR_RETURN(
       model->weights_,
-      LoadWeights(*checkpoint, config, backend, options.progress, shard));
+      LoadWeights(*checkpoint, whole, backend, options.progress, shard));
   int64_t kv_bytes = options.kv_cache_bytes;
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (memory.has_value() && options.kv_budget.has_value()) {

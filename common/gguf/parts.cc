@@ -68,7 +68,7 @@ absl::StatusOr<std::string> PartPath(const std::string& path, uint64_t number,
                    Ending(0, count), " to ", Ending(count - 1, count)));
 }
 
-absl::Status AddPart(uint64_t number, Contents part, Contents* first) {
+absl::Status AddPart(uint64_t number, Contents&& part, Contents* first) {
   NACRE_ASSIGN_OR_RETURN(PartOf expected, ReadPartOf(first->metadata));
   expected.number = number;
   NACRE_ASSIGN_OR_RETURN(const PartOf found, ReadPartOf(part.metadata));

@@ -34,7 +34,7 @@ absl::StatusOr<std::string> PartPath(const std::string& path, uint64_t number,
 
 // Moves the tensors of `part`, which must be number `number`, to the `first`.
 // INVALID_ARGUMENT: it is another one, or a tensor is in both.
-absl::Status AddPart(uint64_t number, Contents part, Contents* first);
+absl::Status AddPart(uint64_t number, Contents&& part, Contents* first);
 
 // INVALID_ARGUMENT: the parts together have other than the promised tensors.
 absl::Status CheckAllAreThere(const Contents& first);

@@ -93,9 +93,9 @@ void PackInt4Tile(const int8_t* integers, const uint16_t* scales, int outputs,
       const int half = input % kBlockInputs / 32;
       const int lane = output % 8 * 4 + input % 8 / 2;
       const int bit = input % 2 * 16 + input % 32 / 16 * 8 + input % 16 / 8 * 4;
-      unsigned char& byte = block_at(
-          input /
-          kBlockInputs)[((half * 32 + lane) * 2 + output / 8) * 4 + bit / 8];
+      const int word = (half * 32 + lane) * 2 + output / 8;
+      unsigned char& byte =
+          block_at(input / kBlockInputs)[size_t{4} * word + bit / 8];
       const int code = integers[size_t{1} * output * inputs + input] + 8;
       byte = static_cast<unsigned char>((byte & ~(15 << bit % 8)) |
                                         code << bit % 8);
