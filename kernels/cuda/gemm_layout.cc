@@ -86,7 +86,8 @@ void PackInt4Tile(const int8_t* integers, const uint16_t* scales, int outputs,
   };
   for (int block = 0; block < GemmBlocks(inputs); ++block) {
     std::memset(block_at(block), kZero, kInt4WeightBytes);
-    std::memset(block_at(block) + kInt4WeightBytes, 0, 2 * kBlockScaleBytes);
+    std::memset(block_at(block) + kInt4WeightBytes, 0,
+                size_t{2} * kBlockScaleBytes);
   }
   for (int output = 0; output < outputs; ++output) {
     for (int input = 0; input < inputs; ++input) {
