@@ -43,8 +43,9 @@ class Collective {
   virtual absl::Status Gather(const float* part, int rows, int cols,
                               float* whole) = 0;
 
-  // A rank has failed, and with it all of them: nobody waits any longer.
-  // `reason` is not OK; the first one counts.
+  // Says that a rank has failed. The calls of all ranks, also those that wait,
+  // then return `reason`, which is not OK. Of several reasons they return the
+  // first.
   virtual void Abort(const absl::Status& reason) = 0;
 };
 

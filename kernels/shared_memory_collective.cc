@@ -53,7 +53,7 @@ class RankGroup {
     return absl::OkStatus();
   }
   const RankCall& call(size_t rank) const { return calls_[rank]; }
-  // Waits until nobody reads or writes what the calls show.
+  // Waits until all ranks are done with the memory that the calls show.
   absl::Status End() { return Meet(); }
 
   void Abort(const absl::Status& reason) {
@@ -84,7 +84,7 @@ class RankGroup {
     return reason();
   }
 
-  // OK: nobody has failed.
+  // Why the first rank that failed did so; OK where none has failed.
   absl::Status reason() {
     if (!aborted_.load(std::memory_order_acquire)) return absl::OkStatus();
     const absl::MutexLock lock(&mutex_);

@@ -81,19 +81,8 @@ Flags Parse(int argc, char** argv) {
   return flags;
 }
 
-// Llama-like: heads of 64, 4 query heads for a KV head, 2.75 times as wide
-// inside.
 LlamaShape Shape(const Flags& flags) {
-  LlamaShape shape;
-  shape.hidden = flags.hidden;
-  shape.intermediate = flags.hidden * 11 / 4;
-  shape.layers = flags.layers;
-  shape.head_dim = 64;
-  shape.heads = flags.hidden / 64;
-  shape.kv_heads = flags.hidden / 256;
-  shape.vocab = flags.vocab;
-  shape.context = 65536;
-  return shape;
+  return ShapeOfWidth(flags.hidden, flags.layers, flags.vocab, 65536);
 }
 
 double BytesPerWeight(const std::string& weights) {

@@ -89,8 +89,8 @@ Flags Parse(int argc, char** argv) {
 
 // As bench_decode's, unless it has a name.
 LlamaShape Shape(const Flags& flags) {
-  LlamaShape shape;
   if (flags.shape == "8b") {
+    LlamaShape shape;
     shape.hidden = 4096;
     shape.intermediate = 14336;
     shape.layers = 32;
@@ -101,15 +101,7 @@ LlamaShape Shape(const Flags& flags) {
     shape.context = 8192;
     return shape;
   }
-  shape.hidden = flags.hidden;
-  shape.intermediate = flags.hidden * 11 / 4;
-  shape.layers = flags.layers;
-  shape.heads = flags.hidden / 64;
-  shape.kv_heads = flags.hidden / 256;
-  shape.head_dim = 64;
-  shape.vocab = flags.vocab;
-  shape.context = 512;
-  return shape;
+  return ShapeOfWidth(flags.hidden, flags.layers, flags.vocab, 512);
 }
 
 // Returns the folder.

@@ -77,16 +77,7 @@ RankFlags ParseFlags(int argc, char** argv) {
 
 // As of bench_decode, with as many KV heads as 8 ranks need.
 LlamaShape ShapeOf(const RankFlags& flags) {
-  LlamaShape shape;
-  shape.hidden = flags.hidden;
-  shape.intermediate = flags.hidden * 11 / 4;
-  shape.layers = flags.layers;
-  shape.head_dim = 64;
-  shape.heads = flags.hidden / 64;
-  shape.kv_heads = flags.hidden / 256;
-  shape.vocab = 32000;
-  shape.context = 4096;
-  return shape;
+  return ShapeOfWidth(flags.hidden, flags.layers, 32000, 4096);
 }
 
 class Timed {

@@ -87,6 +87,17 @@ size_t BytesOf(const std::vector<int64_t>& size, kernels::DType dtype) {
 
 }  // namespace
 
+LlamaShape ShapeOfWidth(int hidden, int layers, int vocab, int context) {
+  return {.hidden = hidden,
+          .intermediate = hidden * 11 / 4,
+          .layers = layers,
+          .heads = hidden / 64,
+          .kv_heads = hidden / 256,
+          .head_dim = 64,
+          .vocab = vocab,
+          .context = context};
+}
+
 double MatrixWeights(const ModelConfig& c) {
   const double attention = 1.0 * c.hidden_size * (2 * c.q_size()) +
                            1.0 * c.hidden_size * 2 * c.kv_size();

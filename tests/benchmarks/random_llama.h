@@ -34,6 +34,10 @@ struct LlamaShape {
   int context = 0;  // most positions
 };
 
+// Heads of 64, 4 query heads for a KV head, 2.75 times as wide inside.
+//   hidden: a multiple of 256
+LlamaShape ShapeOfWidth(int hidden, int layers, int vocab, int context);
+
 // Elements of all matrices that a row goes through: every one but the
 // embedding.
 double MatrixWeights(const ModelConfig& config);

@@ -101,7 +101,7 @@ TEST(SharedMemoryCollectiveTest, GatherLaysColumnsBesideEachOtherOnRankZero) {
 
 // The same buffers again and again: a rank that went on too early would be seen
 // in a sum, and by a sanitizer of threads.
-TEST(SharedMemoryCollectiveTest, NobodyGoesOnBeforeAllHaveRead) {
+TEST(SharedMemoryCollectiveTest, NoRankGoesOnBeforeAllHaveRead) {
   constexpr int kRanks = 4, kRounds = 200;
   constexpr size_t kCount = 70;
   const auto collectives = MakeSharedMemoryCollectives(kRanks);
@@ -118,7 +118,7 @@ TEST(SharedMemoryCollectiveTest, NobodyGoesOnBeforeAllHaveRead) {
   });
 }
 
-TEST(SharedMemoryCollectiveTest, EveryoneWaitsForALateRank) {
+TEST(SharedMemoryCollectiveTest, AllRanksWaitForALateOne) {
   const auto collectives = MakeSharedMemoryCollectives(2);
   const Values ones(20, 1), twos(20, 2);
   Values first(20), second(20);
@@ -156,7 +156,7 @@ TEST(SharedMemoryCollectiveTest, ARankThatAbortsWakesTheOthersForGood) {
       EXPECT_EQ(statuses[static_cast<size_t>(rank)], reason);
     }
   }
-  // The first reason counts, for every call, and nobody waits.
+  // Every later call returns the first reason at once.
   collectives[5]->Abort(absl::InternalError("later"));
   Values values(4);
   EXPECT_EQ(collectives[0]->Broadcast(values.data(), 4), reason);

@@ -324,7 +324,7 @@ TEST(TensorParallelModelTest, AFailedRankEndsTheModelForGood) {
   }
 }
 
-// Whenever it comes, nobody waits for a rank that is gone.
+// However late a rank fails, the others return from the step.
 TEST(TensorParallelModelTest, AFailureEndsTheStepThatIsUnderWay) {
   const std::string dir = nacre::testing::TestFolder("under_way");
   nacre::testing::WriteRandomCheckpoint(ConfigJson("LlamaForCausalLM", "f32"),

@@ -106,7 +106,7 @@ std::vector<double> OnTheirWay(GemmFormat format) {
 }
 
 // As docs/roofline.md has them. To read as fast as it can, an H200 needs 48:
-// all have them but int8 with 9 to 16 rows.
+// all have them but int8 with 9 to 16 rows and int4 in two wide tiles.
 TEST(GemmPlanTest, EnoughWeightsAreOnTheirWay) {
   using Kilobytes = std::vector<double>;
   EXPECT_EQ(OnTheirWay(GemmFormat::kBf16),
@@ -115,6 +115,8 @@ TEST(GemmPlanTest, EnoughWeightsAreOnTheirWay) {
             (Kilobytes{64, 48, 88, 96, 88, 60, 56}));
   EXPECT_EQ(OnTheirWay(GemmFormat::kInt8),
             (Kilobytes{49.5, 33, 90.75, 86.625, 82.5, 49.5, 49.5}));
+  EXPECT_EQ(OnTheirWay(GemmFormat::kInt4),
+            (Kilobytes{63, 54, 49.5, 67.5, 49.5, 40.5, 36}));
 }
 
 // Of every format, and one block on a multiprocessor.
