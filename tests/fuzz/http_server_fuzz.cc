@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -75,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   nacre::testing::LoopbackConnection connection(server->address());
   if (!connection.connected()) {
     // The port of a closed connection stays taken for a minute.
-    NACRE_CHECK(errno == EADDRNOTAVAIL, "the server does not listen");
+    NACRE_CHECK(errno == EADDRNOTAVAIL, std::strerror(errno));
     return 0;
   }
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);

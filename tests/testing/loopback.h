@@ -1,10 +1,12 @@
 // A plain TCP connection on this machine, for what no client library would do.
+// A signal, as of a fuzzer's timer, ends none of its calls.
 
 #ifndef TESTS_TESTING_LOOPBACK_H_
 #define TESTS_TESTING_LOOPBACK_H_
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -36,7 +38,8 @@ class LoopbackConnection {
     peer.sin_port = htons(static_cast<uint16_t>(
         std::atoi(address.substr(address.rfind(':') + 1).c_str())));
     connected_ =
-        connect(fd_, reinterpret_cast<sockaddr*>(&peer), sizeof(peer)) == 0;
+        connect(fd_, reinterpret_cast<sockaddr*>(&peer), sizeof(peer)) == 0 ||
+        (errno == EINTR && WasConnected(patience));
   }
   ~LoopbackConnection() {
     if (fd_ >= 0) close(fd_);
@@ -54,7 +57,8 @@ class LoopbackConnection {
   // False where the peer hung up or does not read.
   bool Send(absl::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = Again(
+          [&] { return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
       if (sent <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -66,7 +70,7 @@ class LoopbackConnection {
   // ends before.
   std::string Read() {
     char buffer[4096];
-    const ssize_t received = recv(fd_, buffer, sizeof(buffer), 0);
+    const ssize_t received = Receive(buffer, sizeof(buffer), 0);
     return std::string(buffer,
                        received > 0 ? static_cast<size_t>(received) : 0);
   }
@@ -76,7 +80,7 @@ class LoopbackConnection {
     char buffer[4096];
     ssize_t received = 0;
     do {
-      received = recv(fd_, buffer, sizeof(buffer), 0);
+      received = Receive(buffer, sizeof(buffer), 0);
       if (received > 0) all.append(buffer, static_cast<size_t>(received));
     } while (received > 0);
     if (received == 0) errno = 0;
@@ -87,7 +91,7 @@ class LoopbackConnection {
     char buffer[4096];
     ssize_t received = 0;
     do {
-      received = recv(fd_, buffer, sizeof(buffer), MSG_DONTWAIT);
+      received = Receive(buffer, sizeof(buffer), MSG_DONTWAIT);
     } while (received > 0);
     return received == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
   }
@@ -98,6 +102,29 @@ class LoopbackConnection {
   }
 
  private:
+  template <typename Call>
+  static ssize_t Again(Call call) {
+    ssize_t result = 0;
+    do {
+      result = call();
+    } while (result < 0 && errno == EINTR);
+    return result;
+  }
+  ssize_t Receive(char* buffer, size_t size, int flags) {
+    return Again([&] { return recv(fd_, buffer, size, flags); });
+  }
+  // What a signal interrupted goes on by itself. Sets errno where it failed.
+  bool WasConnected(absl::Duration patience) {
+    pollfd waits = {.fd = fd_, .events = POLLOUT, .revents = 0};
+    const auto limit = static_cast<int>(absl::ToInt64Milliseconds(patience));
+    if (Again([&] { return poll(&waits, 1, limit); }) <= 0) return false;
+    int error = 0;
+    socklen_t size = sizeof(error);
+    if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return false;
+    errno = error;
+    return error == 0;
+  }
+
   int fd_ = -1;
   bool connected_ = false;
 };
