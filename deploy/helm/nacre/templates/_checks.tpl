@@ -2,10 +2,13 @@
 
 {{/* extraArgs and NACRE_... of extraEnv are flags of the pod's program:
 (dict "component" "gateway" "pod" values "values" (list "listen") "switches" (list "no-ui")
-"own" (list "listen") "flags" (dict "ping-period" "5s")), own those that the chart sets. */}}
+"own" (list "listen") "flags" (dict "ping-period" "5s")), own those that the chart sets.
+A flag is given once, but for the two that programs collect. */}}
 {{- define "nacre.checkFlags" -}}
 {{- $program := printf "nacre-%s%s" .component (ternary "-worker" "" (has .component (list "target" "draft"))) -}}
 {{- $flags := concat .values .switches -}}
+{{- $many := list "policy-file" "served-model-name" -}}
+{{- $given := dict -}}
 {{- $open := "" -}}
 {{- range $index, $argument := .pod.extraArgs -}}
 {{- $at := printf "%s.pod.extraArgs[%d] is %s" $.component $index $argument -}}
@@ -21,6 +24,10 @@
 {{- if hasKey $.flags $name -}}
 {{- fail (printf "%s, but %s.flags sets --%s" $at $.component $name) -}}
 {{- end -}}
+{{- if and (hasKey $given $name) (not (has $name $many)) -}}
+{{- fail (printf "%s, but %s.pod.extraArgs[%d] sets --%s" $at $.component (get $given $name) $name) -}}
+{{- end -}}
+{{- $_ := set $given $name $index -}}
 {{- if and (has $name $.values) (not (contains "=" $argument)) -}}
 {{- $open = printf "%s, but no value follows" $at -}}
 {{- end -}}
@@ -36,7 +43,7 @@
 {{- if and (hasPrefix "NACRE_" $variable.name) (not (and $isFlag (has $name $flags))) -}}
 {{- fail (printf "%s.pod.extraEnv[%d].name is %s, but %s has no flag of that name" $.component $index $variable.name $program) -}}
 {{- end -}}
-{{- if and (hasPrefix "NACRE_" $variable.name) (or (has $name $.own) (hasKey $.flags $name)) -}}
+{{- if and (hasPrefix "NACRE_" $variable.name) (or (has $name $.own) (hasKey $.flags $name) (hasKey $given $name)) -}}
 {{- fail (printf "%s.pod.extraEnv[%d].name is %s, but --%s is set, which goes before it" $.component $index $variable.name $name) -}}
 {{- end -}}
 {{- end -}}
@@ -64,8 +71,11 @@
 {{- $own = concat $own (ternary (list "token-file") list (ne $self.token.existingSecret "")) -}}
 {{- $own = concat $own (ternary (list "chat-template") list (ne $self.chatTemplate "")) -}}
 {{- $own = concat $own (ternary (list "admin" "admin-tokens-file") list (eq $self.fleet.enabled true)) -}}
+{{- $own = concat $own (ternary list (list "no-ui") $self.ui) -}}
+{{- $own = concat $own (ternary (list "served-model-name") list (gt (len $self.servedModelNames) 0)) -}}
 {{- else -}}
 {{- $own = concat $own (list "model" "coordinator" "advertise") (ternary $tls list $v.tls.enabled) -}}
+{{- $own = concat $own (ternary (list "policy-file") list (gt (len (default dict $self.policyFiles)) 0)) -}}
 {{- end -}}
 {{- toJson $own -}}
 {{- end -}}
@@ -109,11 +119,16 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- $count := int (default 0 $worker.gpu.count) -}}
 {{- $resource := $worker.gpu.resourceName -}}
 {{- $limits := default dict (default dict $worker.resources).limits -}}
+{{- $requests := default dict (default dict $worker.resources).requests -}}
 {{- $elsewhere := false -}}
 {{- range $worker.pod.extraArgs -}}{{- if hasPrefix "--backend" . }}{{ $elsewhere = true }}{{ end -}}{{- end -}}
 {{- range $worker.pod.extraEnv -}}{{- if eq .name "NACRE_BACKEND" }}{{ $elsewhere = true }}{{ end -}}{{- end -}}
 {{- if and $count (hasKey $limits $resource) (ne (toString $count) (toString (get $limits $resource))) -}}
 {{- fail (printf "%s.gpu.count is %d, but %s.resources.limits has %v of %s" .role $count .role (get $limits $resource) $resource) -}}
+{{- end -}}
+{{- $devices := default $count (get $limits $resource) -}}
+{{- if and (hasKey $requests $resource) (ne (toString $devices) (toString (get $requests $resource))) -}}
+{{- fail (printf "%s.resources.requests has %v of %s, of which the limit is %v: Kubernetes takes no others than the limit" .role (get $requests $resource) $resource $devices) -}}
 {{- end -}}
 {{- if not $elsewhere -}}
 {{- $hasGpu := or $count (hasKey $limits $resource) $worker.pod.resourceClaims $worker.pod.runtimeClassName -}}
