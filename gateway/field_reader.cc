@@ -108,7 +108,9 @@ std::optional<std::string> FieldReader::Text(const char* key,
     if (text.size() <= max_bytes) return text;
   }
   FailField(key, *field,
-            absl::StrCat("a string of at most ", max_bytes, " bytes"));
+            max_bytes == kAnyBytes
+                ? "a string"
+                : absl::StrCat("a string of at most ", max_bytes, " bytes"));
   return std::nullopt;
 }
 

@@ -6,7 +6,9 @@
 #ifndef GATEWAY_FIELD_READER_H_
 #define GATEWAY_FIELD_READER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -34,7 +36,9 @@ class FieldReader {
   std::optional<double> Number(const char* key, double least, double most);
   // A whole number, 3.0 too, in [least, most].
   std::optional<int64_t> Whole(const char* key, int64_t least, int64_t most);
-  std::optional<std::string> Text(const char* key, size_t max_bytes);
+  static constexpr size_t kAnyBytes = std::numeric_limits<size_t>::max();
+  std::optional<std::string> Text(const char* key,
+                                  size_t max_bytes = kAnyBytes);
   // A string, or a list of at most `max_count`.
   std::vector<std::string> Texts(const char* key, size_t max_count,
                                  size_t max_bytes);

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/listen_address.h"
+#include "common/rpc/security.h"
 #include "common/status_macros.h"
 #include "gateway/cors.h"
 
@@ -131,6 +132,10 @@ absl::Status GatewayFlags::Validate() const {
   NACRE_RETURN_IF_ERROR(CheckAddresses("coordinator", Addresses()));
   NACRE_RETURN_IF_ERROR(CheckAddresses("admin", AdminAddresses()));
   NACRE_RETURN_IF_ERROR(CheckOrigins(Origins()));
+  if (!public_tls.empty()) {
+    NACRE_RETURN_IF_ERROR(
+        rpc::CheckCertificateFlags(public_tls, "--public-tls"));
+  }
   // Else whoever reaches a coordinator that asks operators for nothing would
   // see through this door what it keeps from clients without a token.
   const char* const client_tokens = !auth_tokens_file.empty()

@@ -180,6 +180,9 @@ void GatewayService::Handle(HttpRequest request,
                      });
     return Dispatch(*route, std::move(request), reply);
   }
+  if (request.path == "*") {  // what the server as a whole can do
+    return reply->Send(200, {{"Allow", "GET, HEAD, POST, OPTIONS"}}, "");
+  }
   SendError(UnknownPath(request), reply.get());
 }
 
@@ -478,8 +481,7 @@ GatewayService::Answer GatewayService::ReadTokenize(
   } else if (reader.Find("prompt") == nullptr) {
     reader.Fail(BadRequest("prompt is missing", "prompt"));
   } else {
-    asked.prompts.emplace_back(
-        reader.Text("prompt", request.body.size()).value_or(""));
+    asked.prompts.emplace_back(reader.Text("prompt").value_or(""));
   }
   asked.add_special_tokens = reader.BoolOr("add_special_tokens", !is_chat);
   if (reader.error()) return Refused(*reader.error());

@@ -1,6 +1,7 @@
 #include "gateway/http_session.h"
 
 #include <boost/asio/error.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
 #include <utility>
 
@@ -29,16 +30,17 @@ constexpr absl::Duration kLinger = absl::Seconds(2);
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 constexpr char kBlankLine[] = "\r\n\r\n";
 
+absl::string_view ToView(boost::beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
 std::string HeadLine(int status) {
   // No standard has it; the library knows no name.
   if (status == kClientClosedRequest) {
     return absl::StrCat("HTTP/1.1 ", status, " Client Closed Request\r\n");
   }
-  const absl::string_view known = absl::string_view(
-      http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)))
-          .data(),
-      http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)))
-          .size());
+  const auto known = ToView(http::obsolete_reason(
+      http::int_to_status(static_cast<unsigned>(status))));
   return absl::StrCat("HTTP/1.1 ", status, " ", known, "\r\n");
 }
 
@@ -80,12 +82,9 @@ ApiError SyntaxError(const boost::system::error_code& error,
 HttpRequest HeadOf(const http::request<http::string_body>& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
-  const std::string target(message.target());
-  request.path = target.substr(0, target.find('?'));
   for (const auto& field : message) {
     request.headers.emplace_back(
-        absl::AsciiStrToLower(absl::string_view(field.name_string().data(),
-                                                field.name_string().size())),
+        absl::AsciiStrToLower(ToView(field.name_string())),
         std::string(field.value()));
   }
   return request;
@@ -239,14 +238,13 @@ bool HttpSession::AcceptHead(absl::string_view head) {
   }
   request_ = HeadOf(parser_->get());
   request_id_ = request_.id = RequestIdOf(request_);
+  const auto no_target = ReadTarget(ToView(parser_->get().target()), &request_);
   path_ = request_.path;
   is_http_1_1_ = parser_->get().version() == 11;
   is_head_ = request_.method == "HEAD";
   keep_alive_ = parser_->get().keep_alive() && !host_->draining;
   auto refused = CheckHeaders(request_.headers, is_http_1_1_);
-  if (!refused && !absl::StartsWith(request_.path, "/")) {
-    refused = BadRequest("the request's target does not begin with /");
-  }
+  if (!refused) refused = no_target;
   if (refused) {
     Refuse(*refused);
     return false;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace nacre::gateway {
@@ -105,6 +106,9 @@ class BodyChecker : public OrderedJson::json_sax_t {
 std::optional<ApiError> ParseObject(absl::string_view text,
                                     absl::string_view what, size_t* comparisons,
                                     OrderedJson* object) {
+  if (absl::StripAsciiWhitespace(text).empty()) {
+    return BadRequest(absl::StrCat(what, " is empty, expected an object"));
+  }
   // The library takes it for the end of the text.
   if (const size_t nul = text.find('\0'); nul != absl::string_view::npos) {
     return BadRequest(NotJson(what, nul + 1, text.size()));

@@ -1,5 +1,7 @@
 #include "gateway/request_head.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -46,26 +48,42 @@ std::optional<ApiError> CheckLine(absl::string_view line) {
   return std::nullopt;
 }
 
-// HOST or HOST:PORT as RFC 3986 writes it, but for commas, which some servers
-// take for two. A client that has no name for the server leaves it empty.
-bool IsHost(absl::string_view value) {
+// A name as RFC 3986 writes it, but for commas, which some servers take for
+// two.
+bool IsHostName(absl::string_view name) {
   constexpr absl::string_view kOthers = "-._~!$&'()*+;=%";
-  const auto name_has = [&](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-           absl::StrContains(kOthers, c);
-  };
+  std::string decoded;
+  return PercentDecode(name, &decoded) &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                  absl::StrContains(kOthers, c);
+         });
+}
+
+// An IPv6 address, perhaps with a zone after "%25" (RFC 6874).
+bool IsHostAddress(absl::string_view text) {
+  constexpr absl::string_view kZone = "%25";
+  const size_t zone = text.find(kZone);
+  if (zone != absl::string_view::npos) {
+    const absl::string_view name = text.substr(zone + kZone.size());
+    if (name.empty() || !IsHostName(name)) return false;
+  }
+  in6_addr address;
+  return inet_pton(AF_INET6, std::string(text.substr(0, zone)).c_str(),
+                   &address) == 1;
+}
+
+// HOST or HOST:PORT. A client that has no name for the server leaves it empty.
+bool IsHost(absl::string_view value) {
   size_t end = value.find(':');
   if (absl::StartsWith(value, "[")) {
     end = value.find(']');
-    if (end == absl::string_view::npos || end == 1) return false;
-    ++end;
-    const absl::string_view address = value.substr(1, end - 2);
-    if (!std::all_of(address.begin(), address.end(),
-                     [&](char c) { return c == ':' || name_has(c); })) {
+    if (end == absl::string_view::npos ||
+        !IsHostAddress(value.substr(1, end - 1))) {
       return false;
     }
-  } else if (const absl::string_view name = value.substr(0, end);
-             !std::all_of(name.begin(), name.end(), name_has)) {
+    ++end;
+  } else if (!IsHostName(value.substr(0, end))) {
     return false;
   }
   absl::string_view port = value.substr(std::min(end, value.size()));
@@ -158,6 +176,33 @@ std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
                                   ", only \"100-continue\" is understood")};
     }
   }
+  return std::nullopt;
+}
+
+std::optional<ApiError> ReadTarget(absl::string_view target,
+                                   HttpRequest* request) {
+  absl::string_view rest = target;
+  for (const absl::string_view scheme : {"http://", "https://"}) {
+    if (!absl::StartsWithIgnoreCase(target, scheme)) continue;
+    rest.remove_prefix(scheme.size());
+    const absl::string_view host = rest.substr(0, rest.find_first_of("/?"));
+    if (host.empty() || host[0] == ':' || !IsHost(host)) {
+      return BadRequest(absl::StrCat("the request's target ", Quoted(target),
+                                     " names no host"));
+    }
+    rest.remove_prefix(host.size());
+    if (rest.empty() && request->method == "OPTIONS") rest = "*";
+    if (!absl::StartsWith(rest, "/") && rest != "*") rest = "/";
+    break;
+  }
+  const bool is_server = rest == "*" && request->method == "OPTIONS";
+  if (!is_server && !absl::StartsWith(rest, "/")) {
+    return BadRequest(
+        absl::StrCat("the request's target ", Quoted(target),
+                     " is neither a path, which begins with /, nor an http "
+                     "address"));
+  }
+  request->path = std::string(rest.substr(0, rest.find('?')));
   return std::nullopt;
 }
 

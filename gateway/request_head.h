@@ -28,6 +28,12 @@ std::optional<ApiError> CheckHeadBytes(absl::string_view head);
 std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
                                      bool is_http_1_1);
 
+// Sets request->path, by its method, from the target of its first line: a path,
+// a whole address (http://HOST/PATH, whose host stands above Host's: no header
+// chooses what is served here), or "*" of OPTIONS. The query is left out.
+std::optional<ApiError> ReadTarget(absl::string_view target,
+                                   HttpRequest* request);
+
 // The value of the only Origin among the whole lines of a head that cannot be
 // read; else empty.
 std::string OriginIn(absl::string_view head);

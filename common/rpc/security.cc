@@ -23,14 +23,9 @@ absl::Status Missing(const std::string& flag, const std::string& needed_by) {
       absl::StrCat(flag, " is missing: ", needed_by, " needs it"));
 }
 
-absl::Status CheckCertificateFlags(const TlsFiles& files,
-                                   const std::string& prefix) {
-  const std::string cert = prefix + "-cert";
-  const std::string key = prefix + "-key";
-  if (files.cert_file.empty()) {
-    return Missing(cert, files.key_file.empty() ? prefix + "-ca" : key);
-  }
-  if (files.key_file.empty()) return Missing(key, cert);
+absl::Status CheckCertificate(const TlsFiles& files,
+                              const std::string& prefix) {
+  NACRE_RETURN_IF_ERROR(CheckCertificateFlags(files, prefix));
   NACRE_RETURN_IF_ERROR(
       CheckCertificateAndKey(files.cert_file, files.key_file));
   const std::string problem = PermissionProblem(files.key_file);
@@ -107,7 +102,7 @@ absl::StatusOr<PeerSecurity> LoadPeerSecurity(const PeerTlsFlags& flags) {
     }
     return security;
   }
-  NACRE_RETURN_IF_ERROR(CheckCertificateFlags(flags.files, "--tls"));
+  NACRE_RETURN_IF_ERROR(CheckCertificate(flags.files, "--tls"));
   if (flags.files.ca_file.empty()) return Missing("--tls-ca", "--tls-cert");
   NACRE_RETURN_IF_ERROR(CheckAuthorities(flags.files.ca_file));
   const auto provider = Watch(flags.files, flags.reload_period);
@@ -117,10 +112,21 @@ absl::StatusOr<PeerSecurity> LoadPeerSecurity(const PeerTlsFlags& flags) {
   return security;
 }
 
+absl::Status CheckCertificateFlags(const TlsFiles& files,
+                                   const std::string& prefix) {
+  const std::string cert = prefix + "-cert";
+  const std::string key = prefix + "-key";
+  if (files.cert_file.empty()) {
+    return Missing(cert, files.key_file.empty() ? prefix + "-ca" : key);
+  }
+  if (files.key_file.empty()) return Missing(key, cert);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> LoadServerTls(
     const TlsFiles& files, const std::string& prefix,
     absl::Duration reload_period) {
-  NACRE_RETURN_IF_ERROR(CheckCertificateFlags(files, prefix));
+  NACRE_RETURN_IF_ERROR(CheckCertificate(files, prefix));
   if (!files.ca_file.empty()) {
     NACRE_RETURN_IF_ERROR(CheckAuthorities(files.ca_file));
   }
@@ -135,7 +141,7 @@ absl::StatusOr<ChannelSecurity> LoadClientTls(const ClientTlsFlags& flags) {
   const bool has_certificate =
       !flags.files.cert_file.empty() || !flags.files.key_file.empty();
   if (has_certificate) {
-    NACRE_RETURN_IF_ERROR(CheckCertificateFlags(flags.files, "--tls"));
+    NACRE_RETURN_IF_ERROR(CheckCertificate(flags.files, "--tls"));
   }
   // Without any file gRPC takes the system's authorities.
   return ChannelSecurity{

@@ -62,9 +62,13 @@ struct PeerSecurity {
 // --tls-client-auth), and those of pem_files.h.
 absl::StatusOr<PeerSecurity> LoadPeerSecurity(const PeerTlsFlags& flags);
 
+// INVALID_ARGUMENT: a certificate without its key, a key or authorities without
+// a certificate. `prefix` begins the flags' names, as in "--public-tls".
+absl::Status CheckCertificateFlags(const TlsFiles& files,
+                                   const std::string& prefix);
+
 // The credentials of a server for the public: clients need a certificate iff
-// `files` has a ca_file. `prefix` begins the flags' names in errors, as in
-// "--public-tls". Errors as above.
+// `files` has a ca_file. Errors as of the two above.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> LoadServerTls(
     const TlsFiles& files, const std::string& prefix,
     absl::Duration reload_period = kTlsReloadPeriod);

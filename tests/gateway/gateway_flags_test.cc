@@ -28,6 +28,9 @@ TEST(GatewayFlagsTest, GoodOnesPass) {
   EXPECT_EQ(
       Problem({"--tokenizer", "d", "--cors-origin", "https://a:1,http://b"}),
       "");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--public-tls-cert", "f",
+                     "--public-tls-key", "g", "--public-tls-ca", "h"}),
+            "");
 }
 
 TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
@@ -47,6 +50,12 @@ TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
   EXPECT_EQ(Problem({"--tokenizer", "d", "--cors-origin", "https://a,b"}),
             "--cors-origin \"b\" is neither * nor SCHEME://HOST[:PORT] as "
             "browsers send it: in lower case, without a default port");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--public-tls-ca", "f"}),
+            "--public-tls-cert is missing: --public-tls-ca needs it");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--public-tls-cert", "f"}),
+            "--public-tls-key is missing: --public-tls-cert needs it");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--public-tls-key", "f"}),
+            "--public-tls-cert is missing: --public-tls-key needs it");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--ping-period", "1ms"}),
             "--ping-period is 1ms, must be at least 10ms");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--drain-timeout", "-1s"}),

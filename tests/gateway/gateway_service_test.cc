@@ -329,6 +329,8 @@ TEST_F(GatewayServiceTest, TextBecomesTokensAndBack) {
       HasSubstr(R"({"count":1,"max_model_len":100,"tokens":[2]})"));
   EXPECT_EQ(BodyOf(PostJson("/detokenize", R"({"tokens":[503,2593,1006]})")),
             R"({"prompt":"def main():"})");
+  EXPECT_THAT(PostJson("/tokenize", R"({"prompt":[1,503]})"),
+              HasSubstr("prompt is array of 2, expected a string\""));
   for (const char* path : {"/tokenize", "/detokenize"}) {
     EXPECT_EQ(StatusOf(PostJson(
                   path, R"({"model":"other","prompt":"a","tokens":[503]})")),

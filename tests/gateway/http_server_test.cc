@@ -56,6 +56,8 @@ TEST_F(HttpServerTest, AnswersARequestAndTellsItsId) {
   EXPECT_EQ(StatusOf(answer), 200);
   EXPECT_EQ(BodyOf(answer), "POST /a body");
   EXPECT_THAT(answer, HasSubstr("X-Request-Id: mine-1\r\n"));
+  // As clients of a proxy write the path.
+  EXPECT_EQ(BodyOf(Post(address(), "http://h:1/a?b", "body")), "POST /a body");
   // One that would not do is replaced.
   EXPECT_THAT(Get(address(), "/", "X-Request-Id: a b\r\n"),
               HasSubstr("X-Request-Id: req-"));
@@ -167,8 +169,10 @@ std::vector<Malformed> MalformedRequests() {
       {"a tab", "GET\t/ HTTP/1.1\r\nHost: h\r\n\r\n", 400},
       {"no target", "GET HTTP/1.1\r\nHost: h\r\n\r\n", 400},
       {"a word too many", "GET / x HTTP/1.1\r\nHost: h\r\n\r\n", 400},
-      {"a full address", "GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n", 400},
-      {"a star", "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"a full address without a host",
+       "GET http:///a HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"a full address and no Host", "GET http://h/ HTTP/1.1\r\n\r\n", 400},
+      {"a star", "GET * HTTP/1.1\r\nHost: h\r\n\r\n", 400},
       {"no Host", "GET / HTTP/1.1\r\n\r\n", 400},
       {"two Hosts", "GET / HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n", 400},
       {"a blank in Host", "GET / HTTP/1.1\r\nHost: h i\r\n\r\n", 400},

@@ -50,6 +50,8 @@ TEST(JsonBodyTest, ErrorsNameThePlace) {
   EXPECT_EQ(ErrorOfText("{\"a\":\"\xff\"}"),
             "the body is not valid JSON at byte 7 of 9");
   EXPECT_EQ(ErrorOfText("{} x"), "the body is not valid JSON at byte 4 of 4");
+  EXPECT_EQ(ErrorOfText(""), "the body is empty, expected an object");
+  EXPECT_EQ(ErrorOfText(" \r\n"), "the body is empty, expected an object");
   // The library would stop there.
   const std::string object = R"({"a":1})";
   EXPECT_EQ(ErrorOfText(object + std::string("\0 x", 3)),

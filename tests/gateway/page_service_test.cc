@@ -61,6 +61,19 @@ TEST_F(PageServiceTest, ThePageIsAtTheRootAndNeedsNoToken) {
   EXPECT_EQ(StatusOf(GetPath("/?query")), 200);
 }
 
+TEST_F(PageServiceTest, AStarAsksWhatTheServerCanDo) {
+  StartGateway();
+  for (const char* target : {"*", "http://h"}) {
+    const std::string answer =
+        Exchange(server_->address(), absl::StrCat("OPTIONS ", target,
+                                                  " HTTP/1.1\r\nHost: h\r\n"
+                                                  "Connection: close\r\n\r\n"));
+    EXPECT_EQ(StatusOf(answer), 200) << target;
+    EXPECT_THAT(answer, HasSubstr("Allow: GET, HEAD, POST, OPTIONS\r\n"));
+  }
+  EXPECT_EQ(StatusOf(GetPath("*")), 400);
+}
+
 TEST_F(PageServiceTest, OtherPathsAndMethodsAreRefused) {
   StartGateway();
   const std::string none = GetPath("/ui/none.js");

@@ -41,17 +41,66 @@ TEST(RequestHeadTest, HostIsAHostWithAPortAtMost) {
   };
   for (const char* good :
        {"", "h", "h:", "h:0", "h:65535", "a-b_c.example.org:80", "1.2.3.4:8000",
-        "[::1]", "[::1]:8000", "[fe80::1%25eth0]:1", "%41"}) {
+        "[::1]", "[::1]:8000", "[fe80::1%25eth0]:1", "[::ffff:1.2.3.4]",
+        "%41"}) {
     EXPECT_FALSE(refused(good)) << good;
   }
   for (const char* bad :
-       {"h i", "h,i", "user@h", "h/x", "h:x", "h:-1", "h:65536", "h:1:2", "::1",
-        "[::1", "[]", "[::1]x", "[::1]:x", "h?x", "h#x", "\xc3\xa4", "\"h\"",
-        "h\\i"}) {
+       {"h i",      "h,i",       "user@h",   "h/x",       "h:x",
+        "h:-1",     "h:65536",   "h:1:2",    "::1",       "[::1",
+        "[]",       "[::1]x",    "[::1]:x",  "h?x",       "h#x",
+        "\xc3\xa4", "\"h\"",     "h\\i",     "%zz",       "%4",
+        "[zzz]",    "[1.2.3.4]", "[::1%25]", "[%25eth0]", "[::1%25%zz]"}) {
     EXPECT_TRUE(refused(bad)) << bad;
   }
   EXPECT_EQ(CheckHeaders({{"host", "h i"}}, true)->message,
             "Host is \"h i\", expected a name, perhaps with a port");
+}
+
+TEST(RequestHeadTest, ATargetIsAPathAWholeAddressOrAStar) {
+  const auto path_of = [](const std::string& target,
+                          const std::string& method) {
+    HttpRequest request;
+    request.method = method;
+    const auto error = ReadTarget(target, &request);
+    return error.has_value() ? std::to_string(error->status) : request.path;
+  };
+  const struct {
+    const char* target;
+    const char* path;
+  } reads[] = {
+      {"/a?b", "/a"},
+      {"/", "/"},
+      {"//h/a", "//h/a"},
+      {"http://h/a/b?c", "/a/b"},
+      {"HTTPS://h:1/a", "/a"},
+      {"http://[::1]:8000/a", "/a"},
+      {"http://h", "/"},
+      {"http://h?a/b", "/"},
+      {"*", "400"},
+      {"a", "400"},
+      {"h:80", "400"},
+      {"?a", "400"},
+      {"ftp://h/a", "400"},
+      {"http:/a", "400"},
+      {"http://", "400"},
+      {"http:///a", "400"},
+      {"http://:80/a", "400"},
+      {"http://user@h/a", "400"},
+      {"http://h:x/a", "400"},
+      {"http://[zzz]/a", "400"},
+      {"http://h#a", "400"},
+  };
+  for (const auto& read : reads) {
+    EXPECT_EQ(path_of(read.target, "GET"), read.path) << read.target;
+  }
+  EXPECT_EQ(path_of("*", "OPTIONS"), "*");
+  EXPECT_EQ(path_of("http://h", "OPTIONS"), "*");
+  EXPECT_EQ(path_of("http://h/", "OPTIONS"), "/");
+  EXPECT_EQ(path_of("http://h?a", "OPTIONS"), "/");
+  HttpRequest request;
+  EXPECT_EQ(ReadTarget("http://a@h/", &request)->message,
+            "the request's target \"http://a@h/\" names no host");
 }
 
 TEST(RequestHeadTest, AHeaderGivenTwiceHasNoValue) {
