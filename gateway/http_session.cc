@@ -242,7 +242,8 @@ bool HttpSession::AcceptHead(absl::string_view head) {
   path_ = request_.path;
   is_http_1_1_ = parser_->get().version() == 11;
   is_head_ = request_.method == "HEAD";
-  keep_alive_ = parser_->get().keep_alive() && !host_->draining;
+  keep_alive_ = parser_->get().keep_alive() && !AsksToClose(request_.headers) &&
+                !host_->draining;
   auto refused = CheckHeaders(request_.headers, is_http_1_1_);
   if (!refused) refused = no_target;
   if (refused) {

@@ -188,7 +188,7 @@ std::optional<ApiError> ReadTarget(absl::string_view target,
     const absl::string_view host = rest.substr(0, rest.find_first_of("/?"));
     if (host.empty() || host[0] == ':' || !IsHost(host)) {
       return BadRequest(absl::StrCat("the request's target ", Quoted(target),
-                                     " names no host"));
+                                     " names no HOST or HOST:PORT"));
     }
     rest.remove_prefix(host.size());
     if (rest.empty() && request->method == "OPTIONS") rest = "*";
@@ -221,6 +221,18 @@ std::string OriginIn(absl::string_view head) {
     origin = std::string(absl::StripAsciiWhitespace(line.substr(kName.size())));
   }
   return origin;
+}
+
+bool AsksToClose(const HttpHeaders& headers) {
+  for (const auto& [name, value] : headers) {
+    if (name != "connection") continue;
+    for (const absl::string_view option : absl::StrSplit(value, ',')) {
+      if (absl::EqualsIgnoreCase(absl::StripAsciiWhitespace(option), "close")) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 bool CanBeginRequest(char byte) { return byte >= 'A' && byte <= 'Z'; }

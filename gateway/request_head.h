@@ -38,6 +38,10 @@ std::optional<ApiError> ReadTarget(absl::string_view target,
 // read; else empty.
 std::string OriginIn(absl::string_view head);
 
+// Whether any Connection header has "close" among its options: several count as
+// one (RFC 9110, 5.3).
+bool AsksToClose(const HttpHeaders& headers);
+
 // The first byte of a request: could a method begin with it?
 bool CanBeginRequest(char byte);
 

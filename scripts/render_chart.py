@@ -55,7 +55,7 @@ WITHOUT_GATEWAY = [
     ("pod.nodeSelector", {"pod": {"nodeSelector": {"a": "b"}}}),
     ("pod.priorityClassName", {"pod": {"priorityClassName": "a"}}),
 ]
-# Values of flags that the program would refuse as it starts.
+# Values of flags that are of no such kind; ranges are the program's affair.
 WRONG_FLAGS = [
     ("target", "backend", "cudda"),
     ("draft", "weights", "int3"),
@@ -73,6 +73,9 @@ WRONG_FLAGS = [
     ("coordinator", "queue-timeout", "30 s"),
     ("coordinator", "max-queue", "many"),
     ("coordinator", "max-queue", 1.5),
+    ("coordinator", "max-queue", -1),
+    ("coordinator", "max-queue", 1 << 63),
+    ("gateway", "escape-special-tokens", "x"),
     ("coordinator", "hold-without-target", 0),
     ("coordinator", "otlp-compression", "zip"),
     ("coordinator", "max-request-bytes", "1M"),
@@ -281,6 +284,16 @@ REFUSED = [
     ({"gateway": {"pod": {"extraArgs": ["--ping-period=6s"],
                           "extraEnv": [{"name": "NACRE_PING_PERIOD", "value": "5s"}]}}},
      ["gateway.pod.extraEnv[0].name is NACRE_PING_PERIOD, but --ping-period is set"]),
+    ({"coordinator": {"pod": {"extraArgs": ["--served-model-name=a", "--served-model-name=b"]}}},
+     ["coordinator.pod.extraArgs[1] is --served-model-name=b"]),
+    ({"gateway": {"pod": {"extraEnv": [{"name": "NACRE_PING_PERIOD", "value": "5s"},
+                                       {"name": "NACRE_PING_PERIOD", "value": "6s"}]}}},
+     ["gateway.pod.extraEnv[1].name is NACRE_PING_PERIOD"]),
+    ({"gateway": {"flags": {"public-tls-ca": "/x"}}},
+     ["gateway.flags.public-tls-ca needs gateway.tls.existingSecret"]),
+    ({"coordinator": {"flags": {"public-tls-ca": "/x"}}},
+     ["coordinator.flags.public-tls-ca needs coordinator.publicTls.existingSecret"]),
+    ({"target": {"flags": {"target-tokenizer": "/x"}}}, ["target.flags.target-tokenizer"]),
     ({"gateway": {"ui": False, "pod": {"extraArgs": ["--no-ui"]}}},
      ["gateway.pod.extraArgs[0] is --no-ui, but the chart sets"]),
     ({"gateway": {"servedModelNames": ["a"], "pod": {"extraArgs": ["--served-model-name=b"]}}},
@@ -341,6 +354,10 @@ TAKEN = [
      ([CLAIM], [{"name": "gpu", "request": "r"}])),
     ({"target": {"pod": {"extraArgs": ["--spin=1ms", "--step-time", "5ms"]}}},
      lambda pod: pod["containers"][0]["args"][-3:], ["--spin=1ms", "--step-time", "5ms"]),
+    # A switch is true or false where other flags are on or off.
+    ({"gateway": {"flags": {"escape-special-tokens": True, "max-connections": 9}}},
+     lambda pod: pod["containers"][0]["args"][-2:],
+     ["--escape-special-tokens=true", "--max-connections=9"], "gateway"),
     ({"target": {"flags": {"prefix-cache": False, "suffix-cache": 0, "max-memory": 8000000000,
                            "hang-timeout": "1m30.5s", "tensor-parallel": "2", "spin": 0,
                            "weights": "bf16a16"}}},
@@ -538,14 +555,15 @@ def accepted(chart, good):
 def refused(chart, good):
     """Right values that were refused, or whose pod is another."""
     wrong = []
-    for change, part, want in TAKEN:
+    for change, part, want, *components in TAKEN:
+        (component,) = components or ["target"]
         try:
             objects = render(chart, laid(good, change))
         except Exception as error:
             wrong.append(f"{change}: {error}")
             continue
         (pod,) = [item["spec"]["template"]["spec"] for item in objects
-                  if item["metadata"]["name"] == "demo-nacre-target"
+                  if item["metadata"]["name"] == f"demo-nacre-{component}"
                   and item["kind"] == "Deployment"]
         if part(pod) != want:
             wrong.append(f"{change} makes {part(pod)}")

@@ -87,6 +87,14 @@ TEST_F(HttpServerTest, AConnectionTakesRequestAfterRequest) {
   EXPECT_NE(third, std::string::npos) << answers;
 }
 
+TEST_F(HttpServerTest, ASecondConnectionHeaderMayAskForTheEnd) {
+  StartServer();
+  EXPECT_THAT(Exchange(address(),
+                       "GET / HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\n"
+                       "Connection: close\r\n\r\n"),
+              HasSubstr("\r\nConnection: close\r\n"));
+}
+
 TEST_F(HttpServerTest, ABodyMayComeByteByByteAndAfterAnInvitation) {
   StartServer();
   nacre::testing::LoopbackConnection connection(address());

@@ -100,7 +100,15 @@ TEST(RequestHeadTest, ATargetIsAPathAWholeAddressOrAStar) {
   EXPECT_EQ(path_of("http://h?a", "OPTIONS"), "/");
   HttpRequest request;
   EXPECT_EQ(ReadTarget("http://a@h/", &request)->message,
-            "the request's target \"http://a@h/\" names no host");
+            "the request's target \"http://a@h/\" names no HOST or HOST:PORT");
+}
+
+TEST(RequestHeadTest, AnyConnectionHeaderMayAskToClose) {
+  EXPECT_FALSE(AsksToClose({}));
+  EXPECT_FALSE(AsksToClose({{"connection", "keep-alive, closed"}}));
+  EXPECT_TRUE(AsksToClose({{"connection", "TE ,Close"}}));
+  EXPECT_TRUE(
+      AsksToClose({{"connection", "keep-alive"}, {"connection", "close"}}));
 }
 
 TEST(RequestHeadTest, AHeaderGivenTwiceHasNoValue) {

@@ -3,11 +3,11 @@
 {{/* extraArgs and NACRE_... of extraEnv are flags of the pod's program:
 (dict "component" "gateway" "pod" values "values" (list "listen") "switches" (list "no-ui")
 "own" (list "listen") "flags" (dict "ping-period" "5s")), own those that the chart sets.
-A flag is given once, but for the two that programs collect. */}}
+A flag is given once, but for those that a program collects. */}}
 {{- define "nacre.checkFlags" -}}
 {{- $program := printf "nacre-%s%s" .component (ternary "-worker" "" (has .component (list "target" "draft"))) -}}
 {{- $flags := concat .values .switches -}}
-{{- $many := list "policy-file" "served-model-name" -}}
+{{- $many := get (dict "gateway" (list "served-model-name") "target" (list "policy-file") "draft" (list "policy-file")) .component | default list -}}
 {{- $given := dict -}}
 {{- $open := "" -}}
 {{- range $index, $argument := .pod.extraArgs -}}
@@ -37,8 +37,13 @@ A flag is given once, but for the two that programs collect. */}}
 {{- end -}}
 {{- end -}}
 {{- if $open }}{{ fail $open }}{{ end -}}
+{{- $named := dict -}}
 {{- range $index, $variable := .pod.extraEnv -}}
 {{- $name := trimPrefix "NACRE_" $variable.name | lower | replace "_" "-" -}}
+{{- if and (hasPrefix "NACRE_" $variable.name) (hasKey $named $variable.name) -}}
+{{- fail (printf "%s.pod.extraEnv[%d].name is %s, as that of extraEnv[%d]" $.component $index $variable.name (get $named $variable.name)) -}}
+{{- end -}}
+{{- $_ := set $named $variable.name $index -}}
 {{- $isFlag := eq $variable.name (printf "NACRE_%s" (upper $name | replace "-" "_")) -}}
 {{- if and (hasPrefix "NACRE_" $variable.name) (not (and $isFlag (has $name $flags))) -}}
 {{- fail (printf "%s.pod.extraEnv[%d].name is %s, but %s has no flag of that name" $.component $index $variable.name $program) -}}

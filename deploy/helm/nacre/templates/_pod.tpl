@@ -16,7 +16,8 @@
 - --log-format={{ .root.Values.log.format }}
 - --log-level={{ .root.Values.log.level }}
 {{- range $name, $value := .flags }}
-- {{ printf "--%s=%s" $name (include "nacre.value" $value) | quote }}
+{{- $isSwitch := has $name (list "escape-special-tokens" "trust-request-chat-template") }}
+- {{ printf "--%s=%s" $name (ternary (toString $value) (include "nacre.value" $value) $isSwitch) | quote }}
 {{- end }}
 {{- range .pod.extraArgs }}
 - {{ . | quote }}
