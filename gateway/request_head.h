@@ -21,16 +21,17 @@ namespace nacre::gateway {
 // line.
 std::optional<ApiError> CheckHeadBytes(absl::string_view head);
 
-// Its headers, names in lower case. An error: Host missing or given twice (HTTP
-// 1.1), Content-Length given twice or together with Transfer-Encoding, a
-// Transfer-Encoding other than "chunked", Content-Encoding, an Expect other
-// than "100-continue".
+// Its headers, names in lower case. An error: Host missing (HTTP 1.1), given
+// twice or no HOST[:PORT], Content-Length given twice or together with
+// Transfer-Encoding, a Transfer-Encoding other than "chunked",
+// Content-Encoding, an Expect other than "100-continue".
 std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
                                      bool is_http_1_1);
 
 // Sets request->path, by its method, from the target of its first line: a path,
 // a whole address (http://HOST/PATH, whose host stands above Host's: no header
-// chooses what is served here), or "*" of OPTIONS. The query is left out.
+// chooses what is served here), or "*" of OPTIONS. The query is left out. An
+// error: another form, or an address without a HOST or HOST:PORT.
 std::optional<ApiError> ReadTarget(absl::string_view target,
                                    HttpRequest* request);
 

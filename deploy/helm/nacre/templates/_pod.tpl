@@ -15,9 +15,10 @@
 {{- define "nacre.flags" -}}
 - --log-format={{ .root.Values.log.format }}
 - --log-level={{ .root.Values.log.level }}
+{{- /* Only the gateway's flags have switches: true or false, where others are on or off. */ -}}
+{{- $switches := (include "nacre.programFlags" .root | fromYaml).gateway.switches -}}
 {{- range $name, $value := .flags }}
-{{- $isSwitch := has $name (list "escape-special-tokens" "trust-request-chat-template") }}
-- {{ printf "--%s=%s" $name (ternary (toString $value) (include "nacre.value" $value) $isSwitch) | quote }}
+- {{ printf "--%s=%s" $name (ternary (toString $value) (include "nacre.value" $value) (has $name $switches)) | quote }}
 {{- end }}
 {{- range .pod.extraArgs }}
 - {{ . | quote }}
