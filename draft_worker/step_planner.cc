@@ -19,7 +19,7 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
   step_.sessions.clear();
   step_.batch.clear();
   step_.num_rows = step_.num_drafting = 0;
-  PlanDrafts(now_ns);
+  PlanDrafts(now_ns, outcome);
   PlanPrefills();
   PlanNextSteps();
   outcome->stepped = !step_.batch.empty();
@@ -33,12 +33,13 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
                                  : WorkerState::kNoWork;
 }
 
-void StepPlanner::PlanDrafts(int64_t now_ns) {
+void StepPlanner::PlanDrafts(int64_t now_ns, worker::StepOutcome* outcome) {
   bool prefilling = false;
   for (Session& session : sessions_) {
     if (session.prefills() && session.unfed_rows() > 0) {
       parts_.accounts->TakeOver(session, session.settled());
     }
+    if (session.takes_over) outcome->deadline_ns = now_ns;
     if (session.unfed_rows() <= 0) session.prefilled = true;
     prefilling = prefilling || session.prefills();
   }
@@ -77,7 +78,7 @@ void StepPlanner::PlanPrefills() {
   std::vector<Session*> prefilling;
   std::vector<worker::Prefill> prompts;
   for (Session& session : sessions_) {
-    if (!session.prefills()) continue;
+    if (!session.prefills() || session.takes_over) continue;
     prefilling.push_back(&session);
     prompts.push_back(
         {session.settled(), session.sequence->length(), session.unfed_rows()});

@@ -38,7 +38,7 @@ class StepPlanner {
 
  private:
   // One row for each session that may draft, and those that it lacks.
-  void PlanDrafts(int64_t now_ns);
+  void PlanDrafts(int64_t now_ns, worker::StepOutcome* outcome);
   // False: this step has no room for the session.
   bool PlanDraft(Session& session, int max_rows, int64_t now_ns);
   void PlanPrefills();

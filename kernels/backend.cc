@@ -16,20 +16,25 @@ size_t Count(int rows, int cols) {
 void MovePosition(const KvLayer& layer, const KvMove& move) {
   const size_t bytes = SizeOf(layer.type);
   const int per_word = KvElementsPerWord(layer.type);
+  const int width = KvWidth(layer);
   const auto copy = [&](size_t from, size_t to, int elements) {
     auto* const blocks = static_cast<char*>(layer.blocks);
     std::memcpy(blocks + to * bytes, blocks + from * bytes,
                 static_cast<size_t>(elements) * bytes);
   };
   for (int head = 0; head < layer.num_kv_heads; ++head) {
-    for (int d = 0; d < layer.head_dim; d += per_word) {
+    for (int d = 0; d < width; d += per_word) {
       copy(KeyIndex(layer, move.from, head, d),
            KeyIndex(layer, move.to, head, d), per_word);
     }
-    for (int d = 0; d < layer.head_dim; d += kKvGroup) {
+    for (int d = 0; d < width; d += kKvGroup) {
       copy(ValueIndex(layer, move.from, head, d),
-           ValueIndex(layer, move.to, head, d),
-           std::min(kKvGroup, layer.head_dim - d));
+           ValueIndex(layer, move.to, head, d), std::min(kKvGroup, width - d));
+    }
+    const size_t from = KeyScaleIndex(layer, move.from, head);
+    const size_t to = KeyScaleIndex(layer, move.to, head);
+    for (const size_t half : {size_t{0}, KvHalfElements(layer)}) {
+      copy(from + half, to + half, KvScaleElements(layer.type));
     }
   }
 }

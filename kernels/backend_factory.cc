@@ -61,6 +61,11 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
         " backend has no fp8 weights, expected \"auto\", \"f32\", \"bf16\", "
         "\"bf16a16\", \"int8\" or \"int4\""));
   }
+  if (options.kind == "cuda" && kv_type == DType::kInt8) {
+    return absl::UnimplementedError(
+        "the cuda backend keeps no int8 keys and values, expected \"auto\", "
+        "\"f32\" or \"bf16\"");
+  }
   if (options.kind == "reference") {
     return std::make_unique<ReferenceBackend>(weight_type, kv_type);
   }

@@ -1,4 +1,5 @@
-// Element types of checkpoints, and their exact conversions to float32.
+// Element types of checkpoints, and their exact conversions to float32; and of
+// keys and values that are kept.
 
 #ifndef KERNELS_DTYPE_H_
 #define KERNELS_DTYPE_H_
@@ -9,9 +10,16 @@
 
 namespace nacre::kernels {
 
-enum class DType { kF32, kBF16, kF16 };
+enum class DType {
+  kF32,
+  kBF16,
+  kF16,
+  kInt8,  // of keys and values only, which have a scale beside them
+};
 
-inline size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+inline size_t SizeOf(DType dtype) {
+  return dtype == DType::kF32 ? 4 : dtype == DType::kInt8 ? 1 : 2;
+}
 
 inline float FromBF16(uint16_t bits) {
   return std::bit_cast<float>(uint32_t{bits} << 16);

@@ -119,6 +119,8 @@ void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
         out[j] = FromF16(LoadUnaligned<uint16_t>(from, j));
       }
       return;
+    case DType::kInt8:
+      NACRE_CHECK(false, "a matrix of integers without scales");
   }
 }
 

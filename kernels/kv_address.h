@@ -12,9 +12,15 @@
 
 namespace nacre::kernels {
 
-// Elements of the keys, and as many of the values, of one KV head in a block.
+inline int KvWidth(const KvLayer& layer) {
+  return KvWidth(layer.type, layer.head_dim);
+}
+
+// Elements of the keys with their scales, and as many of the values, of one KV
+// head in a block.
 inline size_t KvHalfElements(const KvLayer& layer) {
-  return static_cast<size_t>(layer.block_size) * layer.head_dim;
+  return static_cast<size_t>(layer.block_size) *
+         (KvWidth(layer) + KvScaleElements(layer.type));
 }
 
 // Index of what block `block` holds for one KV head: keys first.
@@ -48,10 +54,19 @@ inline size_t KeyIndex(const KvLayer& layer, KvSlot slot, int kv_head, int d) {
 inline size_t ValueIndex(const KvLayer& layer, KvSlot slot, int kv_head,
                          int d) {
   const int group = d / kKvGroup * kKvGroup;
-  const int width = std::min(kKvGroup, layer.head_dim - group);
+  const int width = std::min(kKvGroup, KvWidth(layer) - group);
   return KvBlockIndex(layer, slot / layer.block_size, kv_head) +
          KvHalfElements(layer) + static_cast<size_t>(group) * layer.block_size +
          static_cast<size_t>(slot % layer.block_size) * width + d - group;
+}
+
+// Index of the first element of the scale of the key of `slot`. That of its
+// value is KvHalfElements further.
+inline size_t KeyScaleIndex(const KvLayer& layer, KvSlot slot, int kv_head) {
+  return KvBlockIndex(layer, slot / layer.block_size, kv_head) +
+         static_cast<size_t>(layer.block_size) * KvWidth(layer) +
+         static_cast<size_t>(slot % layer.block_size) *
+             KvScaleElements(layer.type);
 }
 
 }  // namespace nacre::kernels

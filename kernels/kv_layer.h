@@ -19,6 +19,9 @@ namespace nacre::kernels {
 //             that a 32-bit word is two elements of one position
 //     values  [head_dim / 64] groups of dimensions, [block_size, 64] each; the
 //             last group has what is left
+//   int8: four elements of a position are a word, and positions are filled up
+//   with zeros to whole words. Each position of a head has two scales, float32:
+//   after the keys those of keys [block_size], after the values those of values
 // What a step reads of a block for all KV heads lies together: memory is read
 // in long runs, wherever the blocks lie.
 struct KvLayer {
@@ -27,7 +30,7 @@ struct KvLayer {
   int num_kv_heads = 0;
   int block_size = 0;
   int head_dim = 0;          // even for bf16
-  DType type = DType::kF32;  // or kBF16: rounded when stored
+  DType type = DType::kF32;  // kBF16 and kInt8: rounded when stored
 };
 
 // Dimensions of a group of values.
@@ -35,7 +38,19 @@ inline constexpr int kKvGroup = 64;
 
 // Neighbouring elements of one position's key.
 constexpr int KvElementsPerWord(DType type) {
-  return type == DType::kBF16 ? 2 : 1;
+  return type == DType::kInt8 ? 4 : type == DType::kBF16 ? 2 : 1;
+}
+
+// Elements that one position has of a head's keys, and of its values, with what
+// fills the last word.
+constexpr int KvWidth(DType type, int head_dim) {
+  const int per_word = KvElementsPerWord(type);
+  return (head_dim + per_word - 1) / per_word * per_word;
+}
+
+// Elements that the scale of one position's key takes, or of its value.
+constexpr int KvScaleElements(DType type) {
+  return type == DType::kInt8 ? 4 : 0;
 }
 
 // Where one position is kept: block * KvLayer::block_size + offset in it.

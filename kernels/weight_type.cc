@@ -42,12 +42,14 @@ absl::StatusOr<absl::optional<DType>> ParseKvType(const std::string& name) {
   if (name == kAutoKvType) return absl::optional<DType>();
   if (name == "f32") return DType::kF32;
   if (name == "bf16") return DType::kBF16;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "kv-type is \"", name, "\", expected \"auto\", \"f32\" or \"bf16\""));
+  if (name == "int8") return DType::kInt8;
+  return absl::InvalidArgumentError(
+      absl::StrCat("kv-type is \"", name,
+                   "\", expected \"auto\", \"f32\", \"bf16\" or \"int8\""));
 }
 
 const char* KvTypeName(DType type) {
-  return type == DType::kBF16 ? "bf16" : "f32";
+  return type == DType::kInt8 ? "int8" : type == DType::kBF16 ? "bf16" : "f32";
 }
 
 DType AutoKvType(const std::string& kind, WeightType weights,

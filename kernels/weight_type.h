@@ -33,9 +33,10 @@ inline constexpr char kWeightTypesHelp[] =
     "products, too), int8, int4 or fp8 (auto: as in the checkpoint; all but "
     "f32 may change outputs; fp8 on cuda only)";
 inline constexpr char kKvTypesHelp[] =
-    "type that keys and values are kept in: auto, f32 or bf16 (bf16 halves the "
-    "KV cache and changes outputs; auto: bf16 on cuda where the checkpoint's "
-    "matrices are bf16 and --weights is not f32, else f32)";
+    "type that keys and values are kept in: auto, f32, bf16 or int8 (bf16 "
+    "halves the KV cache, int8 halves it again; both change outputs; int8 not "
+    "on cuda; auto: bf16 on cuda where the checkpoint's matrices are bf16 and "
+    "--weights is not f32, else f32)";
 inline constexpr char kAutoKvType[] = "auto";
 
 // INVALID_ARGUMENT names `name` and the types that there are.
@@ -49,7 +50,7 @@ std::string WeightTypeSuffix(WeightType type);
 // the types that there are.
 absl::StatusOr<absl::optional<DType>> ParseKvType(const std::string& name);
 
-// "f32" or "bf16".
+// "f32", "bf16" or "int8".
 const char* KvTypeName(DType type);
 
 // What "auto" is. `bf16_checkpoint` is that of BackendOptions.

@@ -4,6 +4,7 @@
 
 #include "absl/hash/hash.h"
 #include "common/check.h"
+#include "model/block_store.h"
 
 namespace nacre::model {
 
@@ -108,19 +109,43 @@ BlockPool::Node BlockPool::Publish(Node parent,
   NACRE_CHECK(static_cast<int>(token_ids.size()) == block_size_,
               "only full blocks are published");
   if (!cache_) return kRoot;
-  Block& block = blocks_[static_cast<size_t>(index)];
-  NACRE_CHECK(block.uses > 0 && block.node == kRoot,
-              "a block is published once, by its user");
   const auto found = published_.find(Prefix{parent, token_ids});
   if (found != published_.end()) {
     return blocks_[static_cast<size_t>(*found)].node;
   }
+  // What was built on it and is kept stands for the same prefixes again.
+  absl::optional<Node> kept;
+  if (store_ != nullptr) kept = store_->Touch(parent, token_ids);
+  const Node node = kept.has_value() ? *kept : next_node_++;
+  PublishAs(node, parent, token_ids, index);
+  if (store_ != nullptr && !kept.has_value()) {
+    store_->Keep(node, parent, token_ids, index);
+  }
+  return node;
+}
+
+void BlockPool::PublishAs(Node node, Node parent,
+                          absl::Span<const int32_t> token_ids, int32_t index) {
+  Block& block = blocks_[static_cast<size_t>(index)];
+  NACRE_CHECK(block.uses > 0 && block.node == kRoot,
+              "a block is published once, by its user");
   block.parent = parent;
-  block.node = next_node_++;
+  block.node = node;
   std::copy(token_ids.begin(), token_ids.end(),
             token_ids_.begin() + std::ptrdiff_t{index} * block_size_);
   published_.insert(index);
-  return block.node;
+}
+
+absl::optional<BlockPool::Node> BlockPool::Bring(
+    Node parent, absl::Span<const int32_t> token_ids, int32_t index) {
+  if (store_ == nullptr) return absl::nullopt;
+  const auto node = store_->Bring(parent, token_ids, index);
+  if (node.has_value()) PublishAs(*node, parent, token_ids, index);
+  return node;
+}
+
+int BlockPool::blocks_brought_at_once() const {
+  return store_ == nullptr ? 0 : store_->blocks_at_once();
 }
 
 absl::optional<BlockPool::Published> BlockPool::TakePublished(
@@ -138,8 +163,13 @@ void BlockPool::Release(absl::Span<const int32_t> blocks) {
     if (--block.uses > 0) continue;
     if (block.node == kRoot) {
       free_.push_back(*it);
-    } else {
-      block.unused = unused_.insert(unused_.end(), *it);
+      continue;
+    }
+    block.unused = unused_.insert(unused_.end(), *it);
+    // In the same order there.
+    if (store_ != nullptr) {
+      const Prefix prefix = PrefixOf(*it);
+      store_->Touch(prefix.parent, prefix.token_ids);
     }
   }
 }

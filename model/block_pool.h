@@ -24,6 +24,8 @@
 
 namespace nacre::model {
 
+class BlockStore;  // model/block_store.h
+
 class BlockPool {
  public:
   // A published prefix; kRoot is the empty one. Never used twice.
@@ -34,6 +36,10 @@ class BlockPool {
   BlockPool(int num_blocks, int block_size, bool cache);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
+
+  // What is published from now on is kept there, too. Before the first
+  // publication; `store` outlives the pool's use.
+  void set_store(BlockStore* store) { store_ = store; }
 
   struct Reservation {
     std::vector<int32_t> blocks;
@@ -60,6 +66,19 @@ class BlockPool {
   // in use by the caller; nullopt if there is none.
   absl::optional<Published> TakePublished(Node parent,
                                           absl::Span<const int32_t> token_ids);
+
+  // As Publish, with the name of what is known elsewhere already. Where there
+  // is no such block yet.
+  void PublishAs(Node node, Node parent, absl::Span<const int32_t> token_ids,
+                 int32_t block);
+
+  // Where the store keeps `token_ids` after `parent`, `block` of the caller
+  // holds that afterwards and is published. Returns the prefix; nullopt, and
+  // nothing changed, where it does not.
+  absl::optional<Node> Bring(Node parent, absl::Span<const int32_t> token_ids,
+                             int32_t block);
+  // Blocks that Bring is called for between two steps.
+  int blocks_brought_at_once() const;
 
   // A number that no call before gave (BlockSequence::version).
   uint64_t NewVersion() { return ++last_version_; }
@@ -112,6 +131,7 @@ class BlockPool {
 
   const int block_size_;
   const bool cache_;
+  BlockStore* store_ = nullptr;
   Node next_node_ = kRoot + 1;
   uint64_t last_version_ = 0;
   std::vector<Block> blocks_;

@@ -97,25 +97,35 @@ void BlockSequence::Share(absl::Span<const int32_t> token_ids) {
   }
 }
 
-int BlockSequence::TakeOver(absl::Span<const int32_t> token_ids) {
+TakenOver BlockSequence::TakeOver(absl::Span<const int32_t> token_ids) {
   const int size = blocks_->block_size();
   const int end = std::min(static_cast<int>(token_ids.size()) - 1, max_length_);
-  const int length = length_;
+  const int most_brought = blocks_->blocks_brought_at_once() * size;
+  TakenOver taken;
   // A block that is filled but not shared yet stays its own.
   for (int next = (shared_blocks_ + 1) * size; length_ < next && next <= end;
        next += size) {
-    const auto taken =
-        blocks_->TakePublished(node_, BlockOf(token_ids, shared_blocks_));
-    if (!taken.has_value()) break;
     // What it had begun of that block is given up.
     int32_t& block = block_table_[static_cast<size_t>(shared_blocks_)];
-    blocks_->Release({&block, 1});
-    block = taken->block;
-    node_ = taken->node;
+    const auto ids = BlockOf(token_ids, shared_blocks_);
+    if (const auto shared = blocks_->TakePublished(node_, ids)) {
+      blocks_->Release({&block, 1});
+      block = shared->block;
+      node_ = shared->node;
+    } else if (most_brought > 0 && taken.brought >= most_brought) {
+      taken.more = true;
+      break;
+    } else if (const auto brought = blocks_->Bring(node_, ids, block)) {
+      node_ = *brought;
+      taken.brought += size;
+    } else {
+      break;
+    }
     ++shared_blocks_;
+    taken.positions += next - length_;
     length_ = next;
   }
-  return length_ - length;
+  return taken;
 }
 
 void BlockSequence::Append(int count) {

@@ -44,8 +44,10 @@ int64_t KvPool::ReservedTokens(int max_length, int num_slots) {
 }
 
 int64_t KvPool::BytesPerToken(const Shape& shape) {
-  return int64_t{2} * shape.num_layers * shape.num_key_value_heads *
-         shape.head_dim * static_cast<int64_t>(kernels::SizeOf(shape.type));
+  const int elements = kernels::KvWidth(shape.type, shape.head_dim) +
+                       kernels::KvScaleElements(shape.type);
+  return int64_t{2} * shape.num_layers * shape.num_key_value_heads * elements *
+         static_cast<int64_t>(kernels::SizeOf(shape.type));
 }
 
 absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
@@ -79,7 +81,22 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
   }
   pool->blocks_ = std::make_unique<BlockPool>(pool->num_blocks_, kBlockSize,
                                               options.prefix_cache);
+  NACRE_RETURN_IF_ERROR(pool->AddStore(options.store));
   return pool;
+}
+
+absl::Status KvPool::AddStore(const KvStoreOptions& options) {
+  if (options.bytes == 0) return absl::OkStatus();
+  if (backend_->location() != kernels::Location::kHost) {
+    return absl::UnimplementedError(
+        "--prefix-cache-size: only the backends \"cpu\" and \"reference\" keep "
+        "more than the KV cache holds");
+  }
+  NACRE_CHECK(blocks_->caches(), "a store of blocks that are not shared");
+  NACRE_ASSIGN_OR_RETURN(
+      store_, KvStore::Create(options, layers_, [this] { FinishMoves(); }));
+  blocks_->set_store(store_.get());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<KvSequence>> KvPool::Reserve(

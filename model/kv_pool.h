@@ -21,6 +21,7 @@
 #include "kernels/backend.h"
 #include "model/block_pool.h"
 #include "model/block_sequence.h"
+#include "model/kv_store.h"
 
 namespace nacre::model {
 
@@ -52,6 +53,8 @@ class KvPool {
 
   struct Options {
     bool prefix_cache = false;  // whether sequences share blocks
+    // Where shared blocks are kept longer; of bytes only with prefix_cache.
+    KvStoreOptions store;
   };
 
   // Bytes of one position in all layers: keys and values.
@@ -62,7 +65,8 @@ class KvPool {
   static int64_t ReservedTokens(int max_length, int num_slots);
 
   // As many blocks as fit into `bytes`. INVALID_ARGUMENT (with the numbers) if
-  // not one does, RESOURCE_EXHAUSTED if the device has no room. `backend`
+  // not one does, RESOURCE_EXHAUSTED if the device has no room, as of
+  // KvStore::Create; UNIMPLEMENTED: a store of a device's memory. `backend`
   // outlives the pool, the pool its sequences.
   static absl::StatusOr<std::unique_ptr<KvPool>> Create(
       kernels::Backend* backend, const Shape& shape, int64_t bytes,
@@ -97,6 +101,7 @@ class KvPool {
   friend class KvSequence;
   KvPool() = default;
 
+  absl::Status AddStore(const KvStoreOptions& options);
   void Move(absl::Span<const kernels::KvMove> moves);
 
   kernels::Backend* backend_ = nullptr;
@@ -105,6 +110,7 @@ class KvPool {
   std::vector<std::unique_ptr<kernels::Buffer>> buffers_;
   std::vector<kernels::KvLayer> layers_;
   std::unique_ptr<BlockPool> blocks_;
+  std::unique_ptr<KvStore> store_;  // null: none
 };
 
 }  // namespace nacre::model

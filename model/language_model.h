@@ -43,6 +43,15 @@ struct ModelInfo {
   int64_t kv_capacity_tokens = 0;
 };
 
+// What a sequence has taken over.
+struct TakenOver {
+  int positions = 0;  // that it is longer now
+  int brought = 0;    // of them, copied from where more is kept
+  bool more = false;  // there may be more: that was enough between two steps
+
+  bool operator==(const TakenOver&) const = default;
+};
+
 // The KV cache of one session. Destroying it frees its blocks. Must not outlive
 // its model.
 class Sequence {
@@ -80,10 +89,10 @@ class Sequence {
 
   // Takes over what other sequences have shared meanwhile of these tokens, its
   // own and settled as with Share. They are past length(), and all but the last
-  // at most. Returns how many positions longer it has become.
-  virtual int TakeOver(absl::Span<const int32_t> token_ids) {
+  // at most.
+  virtual TakenOver TakeOver(absl::Span<const int32_t> token_ids) {
     static_cast<void>(token_ids);
-    return 0;
+    return {};
   }
 };
 

@@ -111,6 +111,10 @@ std::string MemoryNeeds::ToString() const {
       "%.3f GB: weights %.3f, embedding %.3f, KV cache %.3f, a step up to %.3f",
       gigabytes(total()), gigabytes(weights), gigabytes(tables),
       gigabytes(kv_cache), gigabytes(scratch));
+  if (prefix_store > 0) {
+    absl::StrAppendFormat(&text, ", prefix cache %.3f",
+                          gigabytes(prefix_store));
+  }
   if (converted > 0) {
     absl::StrAppendFormat(&text, ", while it loads up to %.3f",
                           gigabytes(converted));

@@ -23,14 +23,15 @@ struct MemoryNeeds {
   int64_t tables = 0;   // the embedding, learned positions
   // Taken as they are used, these at most.
   int64_t kv_cache = 0;
-  int64_t scratch = 0;  // of a step
+  int64_t prefix_store = 0;  // KvStore, in memory
+  int64_t scratch = 0;       // of a step
   // Floats that quantized weights become before they are packed: of the largest
   // matrix, given back before the others above are taken.
   int64_t converted = 0;
 
   int64_t loaded() const { return weights + tables; }
   int64_t total() const {
-    return loaded() + std::max(converted, kv_cache + scratch);
+    return loaded() + std::max(converted, kv_cache + prefix_store + scratch);
   }
   // "7.008 GB: weights 4.223, embedding 1.051, KV cache 1.074, a step up to
   // 0.660", and what is converted if anything is.

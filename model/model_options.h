@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
 #include "model/kv_budget.h"
+#include "model/kv_store.h"
 #include "model/memory_needs.h"
 #include "model/progress.h"
 
@@ -20,8 +21,9 @@ struct TensorShard;  // model/tensor_shard.h
 
 struct ModelOptions {
   int64_t kv_cache_bytes = int64_t{256} << 20;
-  ProgressCallback progress;  // may be empty; stages "weights", "fingerprint"
-  bool prefix_cache = false;  // whether sequences share equal beginnings
+  ProgressCallback progress;    // may be empty; stages "weights", "fingerprint"
+  bool prefix_cache = false;    // whether sequences share equal beginnings
+  KvStoreOptions prefix_store;  // where they are kept longer
   // On a device with memory of its own, in place of kv_cache_bytes.
   absl::optional<KvBudget> kv_budget;
   int step_rows = 1;  // of the largest step, for what it needs

@@ -26,6 +26,8 @@ const char* DTypeName(kernels::DType dtype) {
       return "BF16";
     case kernels::DType::kF16:
       return "F16";
+    case kernels::DType::kInt8:
+      return "I8";
   }
   return "unknown";
 }

@@ -43,8 +43,8 @@ class RankedSequence : public Sequence {
   void Share(absl::Span<const int32_t> token_ids) override {
     for (const auto& rank : ranks_) rank->Share(token_ids);
   }
-  int TakeOver(absl::Span<const int32_t> token_ids) override {
-    const int taken = ranks_.front()->TakeOver(token_ids);
+  TakenOver TakeOver(absl::Span<const int32_t> token_ids) override {
+    const TakenOver taken = ranks_.front()->TakeOver(token_ids);
     for (size_t i = 1; i < ranks_.size(); ++i) {
       NACRE_CHECK(ranks_[i]->TakeOver(token_ids) == taken,
                   "ranks take over different prefixes");
@@ -105,6 +105,7 @@ absl::Status AdmitRanks(const ModelConfig& config, const Checkpoint& checkpoint,
   if (!options.admit) return absl::OkStatus();
   MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, backend);
   needs.kv_cache = options.kv_cache_bytes;
+  needs.prefix_store = StoredInMemory(options.prefix_store);
   // Beside what models have: sums and inputs of shards, and outputs of the
   // head.
   const int64_t values =
@@ -164,6 +165,7 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
     const TensorShard shard = {model->backends_[rank].get()};
     ModelOptions own = options;
     own.kv_cache_bytes /= ranks;
+    own.prefix_store.bytes /= ranks;
     own.admit = nullptr;
     own.shard = &shard;
     if (rank > 0) own.progress = nullptr;

@@ -68,6 +68,7 @@ absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,
   if (!options.admit || backend->Memory().has_value()) return absl::OkStatus();
   MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, *backend);
   needs.kv_cache = options.kv_cache_bytes;
+  needs.prefix_store = StoredInMemory(options.prefix_store);
   needs.scratch = ScratchBytes(config, options.step_rows);
   return options.admit(needs);
 }
@@ -121,7 +122,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   NACRE_ASSIGN_OR_RETURN(
       model->kv_pool_,
       KvPool::Create(backend, KvShape(model->config_, *backend), kv_bytes,
-                     {.prefix_cache = options.prefix_cache}));
+                     {.prefix_cache = options.prefix_cache,
+                      .store = options.prefix_store}));
   // What went wrong on the way to the device is known before it serves.
   NACRE_RETURN_IF_ERROR(backend->Synchronize());
   ModelInfo& info = model->info_;

@@ -22,7 +22,11 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
     if (!session.TellsPrompt()) {
       parts_.accounts->TakeOver(session, session.schedule.committed());
     }
-    if (session.unfed_rows() > 0) prefilling_.push_back(&session);
+    if (session.takes_over) {
+      outcome->deadline_ns = now_ns;
+    } else if (session.unfed_rows() > 0) {
+      prefilling_.push_back(&session);
+    }
   }
   const WorkerState wait = PlanVerifies(now_ns, outcome);
   // One that waits for draft tokens will want its next step soon.

@@ -146,6 +146,7 @@ TESTED_BY = {
     "model/eagle_weights.cc": "tests/model/eagle_model_test.cc",
     "model/feature_step.cc": "tests/model/eagle_model_test.cc",
     "model/glide_weights.cc": "tests/model/glide_model_test.cc",
+    "model/kv_store.cc": "tests/model/kv_pool_test.cc",
     "model/layer_runner.cc": "tests/model/transformer_test.cc",
     "model/tensor_rows.cc": "tests/model/checkpoint_test.cc",
     "common/control_groups.cc": "tests/common/memory_limit_test.cc",

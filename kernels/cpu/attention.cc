@@ -52,12 +52,16 @@ SplitKv FindKv(const Split& split, const KvLayer& layer, int kv_head) {
   const size_t half = KvHalfElements(layer) * SizeOf(layer.type);
   SplitKv kv;
   kv.block_size = static_cast<size_t>(layer.block_size);
-  kv.head_dim = static_cast<size_t>(layer.head_dim);
+  kv.width = static_cast<size_t>(KvWidth(layer));
+  const size_t scales = kv.block_size * kv.width * SizeOf(layer.type);
   for (int quarter = 0; quarter < kQuarters; ++quarter) {
     const char* const base = split.blocks[quarter] + half * 2 * kv_head;
     kv.in_block[quarter] = split.in_block[quarter];
     kv.keys[quarter] = base + kv.in_block[quarter] * sizeof(uint32_t);
     kv.values[quarter] = base + half;
+    kv.key_scales[quarter] =
+        base + scales + kv.in_block[quarter] * sizeof(float);
+    kv.value_scales[quarter] = kv.key_scales[quarter] + half;
   }
   return kv;
 }
@@ -90,12 +94,14 @@ struct TileSpan {
   }
 };
 
+// `width`: SplitKv's.
 TileSpan Begin(const AttentionTile& tile, const AttentionRule& rule,
-               size_t head_dim, TileState* s) {
+               size_t head_dim, size_t width, TileState* s) {
   const size_t chunk = kVectors * FloatLanes();
-  const size_t padded = (head_dim + chunk - 1) / chunk * chunk;
+  const size_t padded = (width + chunk - 1) / chunk * chunk;
   TileSpan span;
   std::fill_n(s->sums, padded * tile.count, 0.0f);
+  std::fill(s->q + head_dim * tile.count, s->q + width * tile.count, 0.0f);
   std::fill_n(s->normalizer, tile.count * FloatLanes(), 0.0f);
   std::fill(std::begin(s->rescale), std::end(s->rescale), 0.0f);
   for (int i = 0; i < tile.count; ++i) {
@@ -120,10 +126,15 @@ void WeighSplit(const AttentionTile& tile, const AttentionRule& rule,
     if (s->first[i] >= s->end[i]) s->first[i] = s->end[i] = 0;
   }
   Scores<Kv, kQueries>(kv, s->q, &fetch, s->scores);
+  if constexpr (Kv::kHasScales) ScaleScores<kQueries>(kv.key_scales, s->scores);
   if (rule.soft_cap > 0) {
     CapScores<kQueries>(rule.soft_cap * kLog2E, s->scores);
   }
   Weigh<kQueries>(&fetch, s);
+  // The sum of the weights is taken.
+  if constexpr (Kv::kHasScales) {
+    ScaleScores<kQueries>(kv.value_scales, s->scores);
+  }
 }
 
 template <class Kv>
@@ -207,15 +218,16 @@ void AttendTo(const AttentionTiles& tiles, const AttentionRule& rule,
   std::vector<uint32_t> copy;
   const bool is_copied = layer.block_size % kQuarter != 0;
   const size_t head_dim = static_cast<size_t>(layer.head_dim);
+  const size_t width = static_cast<size_t>(KvWidth(layer));
   const size_t lanes = FloatLanes();
-  const size_t key_steps = kQuarter / lanes * (head_dim / Kv::kPerWord);
+  const size_t key_steps = kQuarter / lanes * (width / Kv::kPerWord);
   const size_t weight_steps = kSplit / lanes;  // of a query
   const size_t value_steps =
-      (head_dim + kVectors * lanes - 1) / (kVectors * lanes) * kSplit;
+      (width + kVectors * lanes - 1) / (kVectors * lanes) * kSplit;
   TileSpan spans[kMaxAttentionTiles];
   TileSpan all;
   for (int t = 0; t < tiles.count; ++t) {
-    spans[t] = Begin(tiles.tiles[t], rule, head_dim, &states[t]);
+    spans[t] = Begin(tiles.tiles[t], rule, head_dim, width, &states[t]);
     all.first = std::min(all.first, spans[t].first);
     all.last = std::max(all.last, spans[t].last);
   }
@@ -272,7 +284,9 @@ void AttendTo(const AttentionTiles& tiles, const AttentionRule& rule,
 
 void Attend(const AttentionTiles& tiles, const AttentionRule& rule,
             const KvLayer& layer) {
-  if (layer.type == DType::kBF16) {
+  if (layer.type == DType::kInt8) {
+    AttendTo<Int8Kv>(tiles, rule, layer);
+  } else if (layer.type == DType::kBF16) {
     AttendTo<BF16Kv>(tiles, rule, layer);
   } else {
     AttendTo<F32Kv>(tiles, rule, layer);

@@ -34,17 +34,25 @@ inline void CopyPosition(const KvLayer& layer, KvSlot from, int kv_head,
   auto* const target = static_cast<char*>(copy.blocks);
   const char* key = source + KeyIndex(layer, from, kv_head, 0) * element;
   char* key_copy = target + KeyIndex(copy, to, 0, 0) * element;
-  for (int d = 0; d < layer.head_dim; d += KvElementsPerWord(layer.type)) {
+  const int width = KvWidth(layer);
+  for (int d = 0; d < width; d += KvElementsPerWord(layer.type)) {
     std::memcpy(key_copy, key, sizeof(uint32_t));
     key += layer.block_size * word;
     key_copy += copy.block_size * word;
   }
-  for (int d = 0; d < layer.head_dim; d += kKvGroup) {
-    const int width = std::min(kKvGroup, layer.head_dim - d);
+  for (int d = 0; d < width; d += kKvGroup) {
     std::memcpy(target + ValueIndex(copy, to, 0, d) * element,
                 source + ValueIndex(layer, from, kv_head, d) * element,
-                static_cast<size_t>(width) * element);
+                static_cast<size_t>(std::min(kKvGroup, width - d)) * element);
   }
+  const size_t scale_bytes = KvScaleElements(layer.type) * element;
+  if (scale_bytes == 0) return;
+  const char* const scale =
+      source + KeyScaleIndex(layer, from, kv_head) * element;
+  char* const scale_copy = target + KeyScaleIndex(copy, to, 0) * element;
+  std::memcpy(scale_copy, scale, scale_bytes);
+  std::memcpy(scale_copy + KvHalfElements(copy) * element,
+              scale + KvHalfElements(layer) * element, scale_bytes);
 }
 
 // One KV head of the split that begins at `begin`, on the path of a row. What
@@ -63,7 +71,7 @@ inline SplitKv GatherSplit(const RowContext& row, const KvLayer& layer,
   quarters.blocks = copy->data();
   SplitKv kv;
   kv.block_size = kQuarter;
-  kv.head_dim = static_cast<size_t>(layer.head_dim);
+  kv.width = static_cast<size_t>(KvWidth(layer));
   const int end = std::min(begin + kSplit, row.position + 1);
   const int in_place = std::min(end, row.tail_begin);
   for (int quarter = 0; quarter < kQuarters; ++quarter) {
@@ -89,6 +97,8 @@ inline SplitKv GatherSplit(const RowContext& row, const KvLayer& layer,
     }
     kv.keys[quarter] = base;
     kv.values[quarter] = base + half;
+    kv.key_scales[quarter] = base + kv.width * kQuarter * element;
+    kv.value_scales[quarter] = kv.key_scales[quarter] + half;
     kv.in_block[quarter] = 0;
   }
   return kv;

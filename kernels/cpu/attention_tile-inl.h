@@ -58,7 +58,8 @@ struct TileState {
   int end[kTileQueries];
 };
 
-// Keys and values are read as words of 32 bits: one float32, or two bf16.
+// Keys and values are read as words of 32 bits: one float32, two bf16, or four
+// integers, whose scales multiply scores and weights.
 using Words = hn::RebindToUnsigned<F32>;
 using VWords = hn::Vec<Words>;
 
@@ -73,6 +74,7 @@ HWY_INLINE VWords LoadSomeWords(const char* from, size_t count) {
 
 struct F32Kv {
   static constexpr size_t kPerWord = 1;
+  static constexpr bool kHasScales = false;
   // Part `part` < kPerWord of each word.
   static HWY_INLINE VF32 Part(VWords words, size_t /*part*/) {
     return hn::BitCast(F32(), words);
@@ -81,10 +83,24 @@ struct F32Kv {
 
 struct BF16Kv {
   static constexpr size_t kPerWord = 2;
+  static constexpr bool kHasScales = false;
   static HWY_INLINE VF32 Part(VWords words, size_t part) {
     return hn::BitCast(
         F32(), part == 0 ? hn::ShiftLeft<16>(words)
                          : hn::And(words, hn::Set(Words(), 0xFFFF0000u)));
+  }
+};
+
+struct Int8Kv {
+  static constexpr size_t kPerWord = 4;
+  static constexpr bool kHasScales = true;
+  static HWY_INLINE VF32 Part(VWords words, size_t part) {
+    const hn::RebindToSigned<F32> di;
+    const auto shifted = part == 0   ? hn::ShiftLeft<24>(words)
+                         : part == 1 ? hn::ShiftLeft<16>(words)
+                         : part == 2 ? hn::ShiftLeft<8>(words)
+                                     : words;
+    return hn::ConvertTo(F32(), hn::ShiftRight<24>(hn::BitCast(di, shifted)));
   }
 };
 
@@ -175,9 +191,12 @@ static_assert(kVectors == 4);
 struct SplitKv {
   const char* keys[kQuarters];    // word 0 of the quarters' first positions
   const char* values[kQuarters];  // of the blocks
-  int in_block[kQuarters];        // of the quarters' first positions
+  // Scales of the quarters' first positions, where there are scales.
+  const char* key_scales[kQuarters];
+  const char* value_scales[kQuarters];
+  int in_block[kQuarters];  // of the quarters' first positions
   size_t block_size;
-  size_t head_dim;
+  size_t width;  // head_dim, with what fills the last word
 };
 
 }  // namespace HWY_NAMESPACE

@@ -101,9 +101,9 @@ void AddValues(const SplitKv& kv, Fetch fetch, TileState* s) {
   const bool all = *std::min_element(s->end, s->end + kQueries) == kSplit &&
                    *std::max_element(s->first, s->first + kQueries) == 0;
   float* sums = s->sums;
-  for (size_t d = 0; d < kv.head_dim; d += chunk_dims) {
+  for (size_t d = 0; d < kv.width; d += chunk_dims) {
     const size_t group = d / kKvGroup * kKvGroup;
-    const size_t width = std::min<size_t>(kKvGroup, kv.head_dim - group);
+    const size_t width = std::min<size_t>(kKvGroup, kv.width - group);
     ValueChunk chunk;
     chunk.stride = width * kElement;
     chunk.words = (group + width - d) / Kv::kPerWord;

@@ -20,6 +20,29 @@ HWY_BEFORE_NAMESPACE();
 namespace nacre::kernels {
 namespace HWY_NAMESPACE {
 
+// Where a vector of words is read in each quarter.
+struct KeyWords {
+  const char* key0;
+  const char* key1;
+  const char* key2;
+  const char* key3;
+};
+
+// sums[i] += q[i] times part kPart of the words, and the parts after it. Words
+// are loaded for each part again: registers are short.
+template <class Kv, size_t kPart, int kQueries>
+HWY_INLINE void AddKeys(const KeyWords& keys, const float* q,
+                        VF32 (&sums)[kQueries][kVectors]) {
+  const VF32 k[kVectors] = {Kv::Part(LoadWords(keys.key0), kPart),
+                            Kv::Part(LoadWords(keys.key1), kPart),
+                            Kv::Part(LoadWords(keys.key2), kPart),
+                            Kv::Part(LoadWords(keys.key3), kPart)};
+  MultiplyAdd(k, q, 1, sums);
+  if constexpr (kPart + 1 < Kv::kPerWord) {
+    AddKeys<Kv, kPart + 1>(keys, q + kQueries, sums);
+  }
+}
+
 // scores[i, p] = q[i] . keys[p] for all positions of the split; for those that
 // lie in no block, whatever.
 template <class Kv, int kQueries>
@@ -36,26 +59,33 @@ void Scores(const SplitKv& kv, const float* q, Fetch* fetch, float* scores) {
     VF32 sums[kQueries][kVectors];
     ZeroSums(sums);
     size_t offset = 0;
-    for (size_t d = 0; d < kv.head_dim; d += Kv::kPerWord) {
+    for (size_t d = 0; d < kv.width; d += Kv::kPerWord) {
       FetchLines(ahead, ahead_offset);
       ahead_offset += ahead.step;
-      const VF32 k[kVectors] = {Kv::Part(LoadWords(key0 + offset), 0),
-                                Kv::Part(LoadWords(key1 + offset), 0),
-                                Kv::Part(LoadWords(key2 + offset), 0),
-                                Kv::Part(LoadWords(key3 + offset), 0)};
-      MultiplyAdd(k, q + d * kQueries, 1, sums);
-      if constexpr (Kv::kPerWord == 2) {  // loads again: registers are short
-        const VF32 k1[kVectors] = {Kv::Part(LoadWords(key0 + offset), 1),
-                                   Kv::Part(LoadWords(key1 + offset), 1),
-                                   Kv::Part(LoadWords(key2 + offset), 1),
-                                   Kv::Part(LoadWords(key3 + offset), 1)};
-        MultiplyAdd(k1, q + (d + 1) * kQueries, 1, sums);
-      }
+      const KeyWords keys = {key0 + offset, key1 + offset, key2 + offset,
+                             key3 + offset};
+      AddKeys<Kv, 0>(keys, q + d * kQueries, sums);
       offset += stride;
     }
     StoreSums(sums, kScoreStride, kQuarter, scores + p);
   }
   Advance(ahead_offset, fetch);
+}
+
+// scores[i, p] *= scales[p]
+template <int kQueries>
+void ScaleScores(const char* const (&scales)[kQuarters], float* scores) {
+  const F32 df;
+  for (int quarter = 0; quarter < kQuarters; ++quarter) {
+    const auto* const from = reinterpret_cast<const float*>(scales[quarter]);
+    for (size_t p = 0; p < kQuarter; p += FloatLanes()) {
+      const VF32 scale = hn::LoadU(df, from + p);
+      for (int i = 0; i < kQueries; ++i) {
+        float* const score = scores + i * kScoreStride + quarter * kQuarter + p;
+        hn::StoreU(hn::Mul(hn::LoadU(df, score), scale), df, score);
+      }
+    }
+  }
 }
 
 // 2^x for x <= 0, to about 2 units in the last place; 0 for x < -126; NaN stays

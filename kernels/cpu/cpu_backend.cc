@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,7 @@ constexpr int64_t kMinElementsToDivide = 16384;
 
 void CheckKvLayer(const KvLayer& layer) {
   NACRE_CHECK(layer.head_dim <= kMaxHeadDim, "head_dim exceeds kMaxHeadDim");
-  NACRE_CHECK(layer.head_dim % KvElementsPerWord(layer.type) == 0,
+  NACRE_CHECK(layer.type != DType::kBF16 || layer.head_dim % 2 == 0,
               "bf16 keys of an odd head_dim");
 }
 
@@ -55,6 +56,43 @@ void StoreKvAs(const float* k, const float* v, int row_stride,
   }
 }
 
+// One position's key and value of a head, with their scales.
+void StoreIntegers(const float* k, const float* v, KvSlot slot, int head,
+                   const KvLayer& layer) {
+  constexpr int kPerWord = KvElementsPerWord(DType::kInt8);
+  auto* const blocks = static_cast<int8_t*>(layer.blocks);
+  const int width = KvWidth(layer);
+  int8_t integers[kMaxHeadDim] = {};
+  float scale = QuantizeActivations(k, layer.head_dim, integers);
+  int8_t* key = blocks + KeyIndex(layer, slot, head, 0);
+  const size_t key_stride = static_cast<size_t>(layer.block_size) * kPerWord;
+  for (int d = 0; d < width; d += kPerWord, key += key_stride) {
+    std::memcpy(key, integers + d, kPerWord);
+  }
+  int8_t* const key_scale = blocks + KeyScaleIndex(layer, slot, head);
+  std::memcpy(key_scale, &scale, sizeof(scale));
+  scale = QuantizeActivations(v, layer.head_dim, integers);
+  for (int group = 0; group < width; group += kKvGroup) {
+    std::memcpy(blocks + ValueIndex(layer, slot, head, group), integers + group,
+                static_cast<size_t>(std::min(kKvGroup, width - group)));
+  }
+  std::memcpy(key_scale + KvHalfElements(layer), &scale, sizeof(scale));
+}
+
+void StoreKvAsIntegers(const float* k, const float* v, int row_stride,
+                       absl::Span<const RowContext> contexts,
+                       const KvLayer& layer) {
+  for (const RowContext& context : contexts) {
+    const KvSlot slot = SlotOf(layer, context, context.position);
+    for (int head = 0; head < layer.num_kv_heads; ++head) {
+      const size_t begin = size_t{1} * head * layer.head_dim;
+      StoreIntegers(k + begin, v + begin, slot, head, layer);
+    }
+    k += row_stride;
+    v += row_stride;
+  }
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(std::vector<int> cpus, WeightType weight_type,
@@ -73,7 +111,7 @@ std::string CpuBackend::numerics_id() const {
       weight_type_ == WeightType::kBF16A16 && gemm_.has_pair_products;
   return absl::StrCat("cpu-", absl::AsciiStrToLower(elementwise_.target_name),
                       WeightTypeSuffix(weight_type_), pairs ? "-pairs" : "",
-                      kv_type() == DType::kBF16 ? "-kvbf16" : "-kvf32", "-v3");
+                      "-kv", KvTypeName(kv_type()), "-v3");
 }
 
 std::string CpuBackend::description() const {
@@ -182,7 +220,9 @@ void CpuBackend::StoreKv(const float* k, const float* v, int row_stride,
                          absl::Span<const RowContext> contexts,
                          const KvLayer& layer) {
   CheckKvLayer(layer);
-  if (layer.type == DType::kBF16) {
+  if (layer.type == DType::kInt8) {
+    StoreKvAsIntegers(k, v, row_stride, contexts, layer);
+  } else if (layer.type == DType::kBF16) {
     StoreKvAs<uint16_t>(k, v, row_stride, contexts, layer);
   } else {
     StoreKvAs<float>(k, v, row_stride, contexts, layer);

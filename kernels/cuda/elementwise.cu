@@ -192,6 +192,8 @@ cudaError_t EmbedRows(const Queue& queue, const DeviceTable& table,
       return Embed<uint16_t>(queue, table, ids, count, out);
     case DType::kF16:
       return Embed<__half>(queue, table, ids, count, out);
+    case DType::kInt8:
+      break;
   }
   return cudaErrorInvalidValue;
 }

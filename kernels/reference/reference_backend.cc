@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -49,6 +50,58 @@ void StoreElement(const KvLayer& layer, size_t index, float value) {
   }
 }
 
+// Where a head's key of a slot lies, or its value.
+struct KvPlace {
+  const KvLayer& layer;
+  KvSlot slot;
+  int head;
+  bool is_value;
+
+  size_t Index(int d) const {
+    return is_value ? ValueIndex(layer, slot, head, d)
+                    : KeyIndex(layer, slot, head, d);
+  }
+  // Of int8.
+  int8_t* integers() const { return static_cast<int8_t*>(layer.blocks); }
+  int8_t* scale() const {
+    return integers() + KeyScaleIndex(layer, slot, head) +
+           (is_value ? KvHalfElements(layer) : 0);
+  }
+};
+
+//                                                             values [head_dim]
+void LoadKv(const KvPlace& place, float* values) {
+  const KvLayer& layer = place.layer;
+  float scale = 1;
+  if (layer.type == DType::kInt8) {
+    std::memcpy(&scale, place.scale(), sizeof(scale));
+  }
+  for (int d = 0; d < layer.head_dim; ++d) {
+    const size_t index = place.Index(d);
+    values[d] = layer.type == DType::kInt8
+                    ? static_cast<float>(place.integers()[index]) * scale
+                    : LoadElement(layer, index);
+  }
+}
+
+void StoreKvAt(const KvPlace& place, const float* values) {
+  const KvLayer& layer = place.layer;
+  if (layer.type != DType::kInt8) {
+    for (int d = 0; d < layer.head_dim; ++d) {
+      StoreElement(layer, place.Index(d), values[d]);
+    }
+    return;
+  }
+  const int width = KvWidth(layer);
+  std::vector<int8_t> integers(static_cast<size_t>(width), 0);
+  const float scale =
+      QuantizeActivations(values, layer.head_dim, integers.data());
+  for (int d = 0; d < width; ++d) {
+    place.integers()[place.Index(d)] = integers[static_cast<size_t>(d)];
+  }
+  std::memcpy(place.scale(), &scale, sizeof(scale));
+}
+
 double GeluOf(double x, GeluForm form) {
   if (form == GeluForm::kErf) {
     return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
@@ -68,7 +121,10 @@ double Dot(const float* a, const float* b, int count) {
 
 std::string ReferenceBackend::numerics_id() const {
   return absl::StrCat("reference", WeightTypeSuffix(weight_type_),
-                      kv_type() == DType::kBF16 ? "-kvbf16" : "", "-v2");
+                      kv_type() == DType::kF32
+                          ? ""
+                          : absl::StrCat("-kv", KvTypeName(kv_type())),
+                      "-v2");
 }
 
 // Replaces a row by what its quantized form stands for. Integer times scale is
@@ -207,12 +263,8 @@ void ReferenceBackend::StoreKv(const float* k, const float* v, int row_stride,
   for (const RowContext& context : contexts) {
     const KvSlot slot = SlotOf(layer, context, context.position);
     for (int head = 0; head < layer.num_kv_heads; ++head) {
-      for (int j = 0; j < layer.head_dim; ++j) {
-        StoreElement(layer, KeyIndex(layer, slot, head, j),
-                     k[head * layer.head_dim + j]);
-        StoreElement(layer, ValueIndex(layer, slot, head, j),
-                     v[head * layer.head_dim + j]);
-      }
+      StoreKvAt({layer, slot, head, false}, k + head * layer.head_dim);
+      StoreKvAt({layer, slot, head, true}, v + head * layer.head_dim);
     }
     k += row_stride;
     v += row_stride;
@@ -227,7 +279,7 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
   const int heads_per_kv_head = num_heads / layer.num_kv_heads;
   std::vector<double> weights;
   std::vector<double> sum(head_dim);
-  std::vector<float> key(head_dim);
+  std::vector<float> loaded(head_dim);
   for (const RowContext& context : contexts) {
     for (int head = 0; head < num_heads; ++head, out += head_dim) {
       const int kv_head = head / heads_per_kv_head;
@@ -235,12 +287,10 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
       weights.assign(context.position + 1, 0);
       double maximum = -std::numeric_limits<double>::infinity();
       for (int p = first; p <= context.position; ++p) {
-        const KvSlot slot = SlotOf(layer, context, p);
-        for (int j = 0; j < head_dim; ++j) {
-          key[j] = LoadElement(layer, KeyIndex(layer, slot, kv_head, j));
-        }
+        LoadKv({layer, SlotOf(layer, context, p), kv_head, false},
+               loaded.data());
         weights[p] =
-            Dot(q + size_t{1} * head * head_dim, key.data(), head_dim) *
+            Dot(q + size_t{1} * head * head_dim, loaded.data(), head_dim) *
             rule.scale;
         if (rule.soft_cap > 0) {
           weights[p] = rule.soft_cap * std::tanh(weights[p] / rule.soft_cap);
@@ -254,11 +304,9 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
       }
       std::fill(sum.begin(), sum.end(), 0);
       for (int p = first; p <= context.position; ++p) {
-        const KvSlot slot = SlotOf(layer, context, p);
-        for (int j = 0; j < head_dim; ++j) {
-          sum[j] += weights[p] *
-                    LoadElement(layer, ValueIndex(layer, slot, kv_head, j));
-        }
+        LoadKv({layer, SlotOf(layer, context, p), kv_head, true},
+               loaded.data());
+        for (int j = 0; j < head_dim; ++j) sum[j] += weights[p] * loaded[j];
       }
       for (int j = 0; j < head_dim; ++j) {
         out[j] = static_cast<float>(sum[j] / total);

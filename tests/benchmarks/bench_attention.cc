@@ -27,6 +27,7 @@
 #include "common/cpu_list.h"
 #include "kernels/backend.h"
 #include "kernels/backend_factory.h"
+#include "kernels/kv_address.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 
@@ -73,8 +74,8 @@ class Cache {
     layer.block_size = kBlockSize;
     layer.head_dim = test.head_dim;
     layer.type = backend.kv_type();
-    const size_t elements = size_t{2} * layer.num_blocks * test.kv_heads *
-                            kBlockSize * test.head_dim;
+    const size_t elements =
+        size_t{2} * layer.num_blocks * test.kv_heads * KvHalfElements(layer);
     const size_t layer_bytes = elements * SizeOf(layer.type);
     const size_t layers = (bytes + layer_bytes - 1) / layer_bytes;
     std::vector<char> random(layer_bytes);
@@ -83,12 +84,15 @@ class Cache {
       state = state * 1664525u + 1013904223u;
       const float value =
           static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
-      if (layer.type == DType::kBF16) {
+      if (layer.type == DType::kInt8) {
+        random[i] = static_cast<char>(value * 127);
+      } else if (layer.type == DType::kBF16) {
         reinterpret_cast<uint16_t*>(random.data())[i] = ToBF16(value);
       } else {
         reinterpret_cast<float*>(random.data())[i] = value;
       }
     }
+    if (layer.type == DType::kInt8) SetScales(layer, random.data());
     for (size_t i = 0; i < layers; ++i) {
       buffers_.push_back(ValueOrExit(backend.Allocate(layer_bytes)));
       std::memcpy(buffers_.back()->data(), random.data(), layer_bytes);
@@ -118,6 +122,17 @@ class Cache {
   }
 
  private:
+  static void SetScales(const KvLayer& layer, char* blocks) {
+    constexpr float kScale = 1.0f / 127;
+    for (KvSlot slot = 0; slot < layer.num_blocks * kBlockSize; ++slot) {
+      for (int head = 0; head < layer.num_kv_heads; ++head) {
+        char* const scale = blocks + KeyScaleIndex(layer, slot, head);
+        std::memcpy(scale, &kScale, sizeof(kScale));
+        std::memcpy(scale + KvHalfElements(layer), &kScale, sizeof(kScale));
+      }
+    }
+  }
+
   int context_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::vector<KvLayer> layers_;

@@ -216,7 +216,8 @@ TEST_F(StartupTest, BadFlags) {
                 "999");
   ExpectFailure(Run({"nacre-target-worker", "--model", TargetModel(),
                      "--coordinator", "127.0.0.1:1", "--kv-type", "f8"}),
-                "kv-type is \"f8\", expected \"auto\", \"f32\" or \"bf16\"");
+                "kv-type is \"f8\", expected \"auto\", \"f32\", \"bf16\" or "
+                "\"int8\"");
   ExpectFailure(Run({"nacre-target-worker", "--coordinator", "127.0.0.1:1"}),
                 "--model");
   ExpectFailure(Run({"nacre-target-worker", "--model", TargetModel(),

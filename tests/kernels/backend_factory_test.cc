@@ -41,9 +41,13 @@ TEST(CreateBackendTest, RefusesAnUnknownKind) {
 TEST(CreateBackendTest, NamesTheTypeOfKeysAndValues) {
   EXPECT_EQ(MakeBackend("reference", "auto", {}, "bf16")->numerics_id(),
             "reference-kvbf16-v2");
+  EXPECT_EQ(MakeBackend("reference", "auto", {}, "int8")->numerics_id(),
+            "reference-kvint8-v2");
+  EXPECT_EQ(MakeBackend("reference")->numerics_id(), "reference-v2");
   for (const char* kind : {"cpu", "reference"}) {
     EXPECT_EQ(MakeBackend(kind)->kv_type(), DType::kF32);
     EXPECT_EQ(MakeBackend(kind, "auto", {}, "bf16")->kv_type(), DType::kBF16);
+    EXPECT_EQ(MakeBackend(kind, "auto", {}, "int8")->kv_type(), DType::kInt8);
     BackendOptions options = {.kind = kind, .bf16_checkpoint = true};
     EXPECT_EQ(options.kv_type, "auto");
     EXPECT_EQ((*CreateBackend(options))->kv_type(), DType::kF32);
@@ -57,8 +61,16 @@ TEST(CreateBackendTest, RefusesAnUnknownKvType) {
     EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(CreateStatus(options).message()),
                 HasSubstr(std::string("kv-type is \"") + type +
-                          "\", expected \"auto\", \"f32\" or \"bf16\""));
+                          "\", expected \"auto\", \"f32\", \"bf16\" or "
+                          "\"int8\""));
   }
+}
+
+TEST(CreateBackendTest, CudaKeepsNoKeysInIntegers) {
+  EXPECT_EQ(CreateStatus({.kind = "cuda", .kv_type = "int8"}),
+            absl::UnimplementedError("the cuda backend keeps no int8 keys and "
+                                     "values, expected \"auto\", \"f32\" or "
+                                     "\"bf16\""));
 }
 
 TEST(CreateBackendTest, RefusesAnUnknownWeightType) {

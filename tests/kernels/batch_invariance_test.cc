@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/weight_type.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace nacre::kernels {
@@ -126,7 +127,8 @@ TEST_P(BatchInvarianceTest, AttentionRowsHaveTheSameBitsInEveryBatch) {
   const auto backend = MakeBackend("cpu");
   for (const int head_dim : {48, 64, 80, 128}) {
     const int num_heads = 6;
-    const PagedCache cache({3, 200, 2, 16, head_dim}, 40);
+    const DType type = head_dim % 3 == 0 ? DType::kInt8 : DType::kF32;
+    const PagedCache cache({3, 200, 2, 16, head_dim, type}, 40);
     std::vector<RowContext> contexts;
     for (int row = 0; row < kMaxRows; ++row) {
       contexts.push_back(cache.Row(row % 3, (row * 37) % 200));
@@ -156,7 +158,7 @@ TEST_P(BatchInvarianceTest, AttentionRowsHaveTheSameBitsInEveryBatch) {
 // splits that depend on their number.
 TEST_P(BatchInvarianceTest, AttentionRowsOfASessionHaveTheSameBitsTogether) {
   const std::vector<int> cores = AllowedCores(2);
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : kKvTypes) {
     for (const int heads_per_kv_head : {1, 4, 7}) {
       const int num_heads = 2 * heads_per_kv_head;
       const int head_dim = 80;
@@ -199,7 +201,7 @@ TEST_P(BatchInvarianceTest, AttentionRowsOfASessionHaveTheSameBitsTogether) {
 // Not even a later row's NaN reaches an earlier one.
 TEST_P(BatchInvarianceTest, AttentionNeverSeesWhatLiesBehindTheRow) {
   const auto backend = MakeBackend("cpu");
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : kKvTypes) {
     for (const int head_dim : {64, 80}) {
       const PagedCache cache({1, 100, 1, 16, head_dim, type}, 44);
       const size_t width = 2 * static_cast<size_t>(head_dim);
@@ -231,20 +233,22 @@ TEST_P(BatchInvarianceTest, AttentionDoesNotDependOnTheBlockSize) {
   const auto k = RandomFloats(positions * head_dim, 50);
   const auto v = RandomFloats(positions * head_dim, 51);
   const auto q = RandomFloats(head_dim, 52);
-  std::vector<std::vector<float>> outputs;
-  for (const int block_size : {16, 1, 7, 24, 32, 64, 256}) {
-    const PagedCache cache({1, positions, 1, block_size, head_dim}, 53);
-    for (int p = 0; p < positions; ++p) {
-      const RowContext row = cache.Row(0, p);
-      backend->StoreKv(k.data() + p * head_dim, v.data() + p * head_dim,
-                       head_dim, {&row, 1}, cache.layer());
+  for (const DType type : kKvTypes) {
+    std::vector<std::vector<float>> outputs;
+    for (const int block_size : {16, 1, 7, 24, 32, 64, 256}) {
+      const PagedCache cache({1, positions, 1, block_size, head_dim, type}, 53);
+      for (int p = 0; p < positions; ++p) {
+        const RowContext row = cache.Row(0, p);
+        backend->StoreKv(k.data() + p * head_dim, v.data() + p * head_dim,
+                         head_dim, {&row, 1}, cache.layer());
+      }
+      const RowContext last = cache.Row(0, positions - 1);
+      outputs.emplace_back(head_dim);
+      backend->Attention(q.data(), head_dim, 1, 0.125f, {&last, 1},
+                         cache.layer(), outputs.back().data());
+      EXPECT_TRUE(SameBits(outputs.back().data(), outputs[0].data(), head_dim))
+          << "block_size " << block_size << " " << KvTypeName(type);
     }
-    const RowContext last = cache.Row(0, positions - 1);
-    outputs.emplace_back(head_dim);
-    backend->Attention(q.data(), head_dim, 1, 0.125f, {&last, 1}, cache.layer(),
-                       outputs.back().data());
-    EXPECT_TRUE(SameBits(outputs.back().data(), outputs[0].data(), head_dim))
-        << "block_size " << block_size;
   }
 }
 
@@ -306,6 +310,9 @@ TEST_P(BatchInvarianceTest, NumericsIdNamesTheTargetAndNotTheThreads) {
   const std::string bf16 =
       MakeBackend("cpu", "auto", {}, "bf16")->numerics_id();
   EXPECT_NE(bf16.find("-kvbf16-v3"), std::string::npos);
+  const std::string int8 =
+      MakeBackend("cpu", "auto", {}, "int8")->numerics_id();
+  EXPECT_NE(int8.find("-kvint8-v3"), std::string::npos);
 }
 
 TEST(NumericsIdTest, DiffersBetweenTargets) {

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/weight_type.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace nacre::kernels {
@@ -317,8 +318,8 @@ TEST_P(CpuAccuracyTest, CombinedRowsAreTheExactSumsOfTheirParts) {
 }
 
 TEST_P(CpuAccuracyTest, StoreKvWritesOnlyTheRowsOwnSlots) {
-  for (const DType type : {DType::kF32, DType::kBF16}) {
-    for (const int head_dim : {2, 20, 64, 80, 128}) {
+  for (const DType type : kKvTypes) {
+    for (const int head_dim : {2, 20, 64, 66, 80, 128}) {
       for (const int block_size : {5, 16}) {
         const PagedCache::Shape shape = {2, 40, 3, block_size, head_dim, type};
         const PagedCache expected(shape, 33);
@@ -351,8 +352,8 @@ void ExpectAttentionAccurate(int head_dim, int heads_per_kv_head,
                              int block_size, float q_magnitude, DType type) {
   SCOPED_TRACE(testing::Message()
                << "head_dim " << head_dim << " queries a KV head "
-               << heads_per_kv_head << " block_size " << block_size
-               << (type == DType::kBF16 ? " bf16" : " f32"));
+               << heads_per_kv_head << " block_size " << block_size << " "
+               << KvTypeName(type));
   const int num_heads = 2 * heads_per_kv_head;
   const PagedCache cache({2, 200, 2, block_size, head_dim, type}, 30);
   std::vector<RowContext> rows;
@@ -381,7 +382,7 @@ void ExpectAttentionAccurate(int head_dim, int heads_per_kv_head,
 }
 
 TEST_P(CpuAccuracyTest, AttentionAgreesAcrossHeadShapesAndBlockBorders) {
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : kKvTypes) {
     for (const int head_dim : {2, 20, 48, 64, 80, 96, 128, 200, 512}) {
       for (const int heads_per_kv_head : {1, 2, 3, 4, 7}) {
         ExpectAttentionAccurate(head_dim, heads_per_kv_head, 16, 1.0f, type);
@@ -394,12 +395,14 @@ TEST_P(CpuAccuracyTest, AttentionAgreesAcrossHeadShapesAndBlockBorders) {
   }
   for (const int head_dim : {1, 5, 63, 67}) {
     ExpectAttentionAccurate(head_dim, 2, 16, 1.0f, DType::kF32);
+    ExpectAttentionAccurate(head_dim, 2, 16, 1.0f, DType::kInt8);
   }
 }
 
 TEST_P(CpuAccuracyTest, AttentionStaysFiniteForLargeScores) {
   ExpectAttentionAccurate(64, 2, 16, 100.0f, DType::kF32);
   ExpectAttentionAccurate(64, 2, 16, 100.0f, DType::kBF16);
+  ExpectAttentionAccurate(64, 2, 16, 100.0f, DType::kInt8);
 }
 
 // bf16 is float32 of rounded values: nothing else may differ.

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "kernels/cpu/targets.h"
+#include "kernels/kv_address.h"
 // Highway's headers read the definition above.
 #include "hwy/highway.h"
 #include "hwy/targets.h"
@@ -114,7 +115,9 @@ PagedCache::PagedCache(const Shape& shape, uint32_t seed) {
   const size_t elements = size_t{2} * layer_.num_blocks * shape.num_kv_heads *
                           shape.block_size * shape.head_dim;
   const std::vector<float> values = RandomFloats(elements, seed);
-  if (shape.type == DType::kBF16) {
+  if (shape.type == DType::kInt8) {
+    FillWithIntegers(values);
+  } else if (shape.type == DType::kBF16) {
     for (size_t i = 0; i < elements; i += 2) {
       words_.push_back(ToBF16(values[i]) | uint32_t{ToBF16(values[i + 1])}
                                                << 16);
@@ -131,6 +134,28 @@ PagedCache::PagedCache(const Shape& shape, uint32_t seed) {
   for (int session = 0; session < shape.sessions; ++session) {
     const auto begin = blocks.begin() + session * blocks_each;
     tables_.emplace_back(begin, begin + blocks_each);
+  }
+}
+
+// Numbers in [-1, 1].
+void PagedCache::FillWithIntegers(const std::vector<float>& values) {
+  const size_t half = KvHalfElements(layer_);
+  words_.resize(half * 2 * layer_.num_blocks * layer_.num_kv_heads /
+                sizeof(uint32_t));
+  auto* const integers = reinterpret_cast<int8_t*>(words_.data());
+  layer_.blocks = integers;
+  for (size_t i = 0; i < words_.size() * sizeof(uint32_t); ++i) {
+    integers[i] = static_cast<int8_t>(values[i % values.size()] * 127);
+  }
+  for (KvSlot slot = 0; slot < layer_.num_blocks * layer_.block_size; ++slot) {
+    for (int head = 0; head < layer_.num_kv_heads; ++head) {
+      const size_t index = KeyScaleIndex(layer_, slot, head);
+      for (const size_t at : {index, index + half}) {
+        const float scale =
+            std::fabs(values[(at + 1) % values.size()]) / 127.0f;
+        std::memcpy(integers + at, &scale, sizeof(scale));
+      }
+    }
   }
 }
 

@@ -20,6 +20,7 @@ namespace nacre::kernels {
 inline const std::vector<int> kAwkwardSizes = {1,   3,   17,  64,  100,
                                                172, 256, 344, 688, 1000};
 inline constexpr int kMaxRows = 33;
+inline constexpr DType kKvTypes[] = {DType::kF32, DType::kBF16, DType::kInt8};
 
 // Uniform in [-magnitude, magnitude].
 std::vector<float> RandomFloats(size_t count, uint32_t seed,
@@ -73,6 +74,8 @@ class PagedCache {
   const std::vector<uint32_t>& words() const { return words_; }
 
  private:
+  void FillWithIntegers(const std::vector<float>& values);
+
   std::vector<uint32_t> words_;
   std::vector<std::vector<int32_t>> tables_;  // one a session
   KvLayer layer_;

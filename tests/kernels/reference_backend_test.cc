@@ -3,6 +3,7 @@
 #include "kernels/reference/reference_backend.h"
 
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -130,6 +131,51 @@ TEST(ReferenceBackendTest, KeysAndValuesLieWhereTheLayerSaysRoundedToItsType) {
   backend.Attention(q.data(), dims, 1, 1.0f, {rows.data(), 1},
                     {bf16.data(), 1, 1, 2, dims, DType::kBF16}, out.data());
   EXPECT_EQ(out[65], 1.015625f);
+}
+
+// One block of two positions of 66 dimensions: 68 bytes a position, keys in
+// words of four, each half with its two scales behind it.
+TEST(ReferenceBackendTest, IntegersHaveAScaleForEachPosition) {
+  ReferenceBackend backend(WeightType::kAuto, DType::kInt8);
+  constexpr int kDims = 66;
+  constexpr int kHalf = 2 * 68 + 2 * 4;
+  std::vector<float> k(2 * kDims, 0.0f);
+  std::vector<float> v(2 * kDims, 0.0f);
+  k[5] = -127.0f;
+  k[6] = 2.5f;  // half a step: to even
+  k[kDims + 65] = 254.0f;
+  v[65] = 63.5f;
+  v[3] = 0.75f;          // one and a half: to even
+  v[kDims] = 0x1p-101f;  // taken to be 0
+  const int32_t block = 0;
+  const std::vector<RowContext> rows = {{&block, 0}, {&block, 1}};
+  std::vector<int8_t> blocks(2 * kHalf, 99);
+  const KvLayer layer = {blocks.data(), 1, 1, 2, kDims, DType::kInt8};
+  backend.StoreKv(k.data(), v.data(), kDims, rows, layer);
+  EXPECT_EQ(blocks[1 * 8 + 1], -127);
+  EXPECT_EQ(blocks[1 * 8 + 2], 2);
+  EXPECT_EQ(blocks[1 * 8 + 4 + 1], 0);         // of position 1
+  EXPECT_EQ(blocks[16 * 8 + 4 + 1], 127);      // its last dimension
+  EXPECT_EQ(blocks[16 * 8 + 4 + 2], 0);        // what fills the word
+  EXPECT_EQ(blocks[kHalf + 3], 2);             // 1.5
+  EXPECT_EQ(blocks[kHalf + 2 * 64 + 1], 127);  // of the last group, 4 wide
+  EXPECT_EQ(blocks[kHalf + 2 * 64 + 2], 0);
+  const auto scale = [&](size_t at) {
+    float value;
+    std::memcpy(&value, blocks.data() + at, sizeof(value));
+    return value;
+  };
+  EXPECT_EQ(scale(2 * 68), 1.0f);
+  EXPECT_EQ(scale(2 * 68 + 4), 2.0f);
+  EXPECT_EQ(scale(kHalf + 2 * 68), 0.5f);
+  EXPECT_EQ(scale(kHalf + 2 * 68 + 4), 0.0f);
+  // Outputs are those of the rounded numbers.
+  const std::vector<float> q(kDims, 0.0f);
+  std::vector<float> out(kDims);
+  backend.Attention(q.data(), kDims, 1, 1.0f, {rows.data(), 1}, layer,
+                    out.data());
+  EXPECT_EQ(out[3], 1.0f);
+  EXPECT_EQ(out[65], 63.5f);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, CpuRulesTest,
 
 TEST_P(CpuRulesTest, WindowsAndCapsAgreeWithTheReference) {
   const auto backend = MakeBackend("cpu");
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : kKvTypes) {
     ExpectRulesAccurate(backend.get(), type);
     if (HasFatalFailure()) return;
   }
@@ -28,7 +28,7 @@ TEST_P(CpuRulesTest, WindowsAndCapsAgreeWithTheReference) {
 TEST_P(CpuRulesTest, RowsHaveTheSameBitsInEveryBatch) {
   const auto backend = MakeBackend("cpu");
   const auto threads = MakeBackend("cpu", "auto", AllowedCores(2));
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : kKvTypes) {
     ExpectRulesInvariant(backend.get(), type, CheckedRules(0.125f));
     ExpectRulesInvariant(threads.get(), type, CheckedRules(0.125f));
     if (HasFatalFailure()) return;
@@ -39,6 +39,7 @@ TEST_P(CpuRulesTest, WhatAWindowHidesIsUnseen) {
   const auto backend = MakeBackend("cpu");
   ExpectHiddenPositionsUnseen(backend.get(), DType::kF32);
   ExpectHiddenPositionsUnseen(backend.get(), DType::kBF16);
+  ExpectHiddenPositionsUnseen(backend.get(), DType::kInt8);
 }
 
 TEST_P(CpuRulesTest, RowOpsAgreeWithTheReference) {

@@ -28,7 +28,7 @@ void ExpectTreesAreChains(Backend* backend, const TailShape& shape) {
 
 TEST(ReferenceTailsTest, NodesHaveTheBitsOfTheirChains) {
   const auto backend = MakeBackend("reference");
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : kKvTypes) {
     ExpectTreesAreChains(backend.get(), {6, 2, 2, type});
   }
 }
@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, CpuTailsTest,
 
 TEST_P(CpuTailsTest, NodesHaveTheBitsOfTheirChains) {
   const auto backend = MakeBackend("cpu");
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : kKvTypes) {
     for (const int heads_per_kv_head : {1, 4, 7}) {
       ExpectTreesAreChains(backend.get(), {64, 2, heads_per_kv_head, type});
       if (HasFatalFailure()) return;
@@ -54,7 +54,7 @@ TEST_P(CpuTailsTest, NodesHaveTheBitsOfTheirChains) {
 TEST_P(CpuTailsTest, WindowsReachIntoPaths) {
   const auto backend = MakeBackend("cpu");
   for (const int window : {1, 3, 17, 64, 100}) {
-    for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const DType type : kKvTypes) {
       TailShape shape = {48, 2, 3, type};
       shape.rule.window = window;
       shape.rule.soft_cap = window == 17 ? 1.5f : 0.0f;
@@ -67,7 +67,7 @@ TEST_P(CpuTailsTest, WindowsReachIntoPaths) {
 TEST_P(CpuTailsTest, BlocksMayHaveAnySize) {
   const auto backend = MakeBackend("cpu");
   for (const int block_size : {1, 7, 24, 32, 64}) {
-    for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const DType type : kKvTypes) {
       ExpectTreesAreChains(backend.get(), {48, 2, 3, type, block_size});
       if (HasFatalFailure()) return;
     }
@@ -77,10 +77,13 @@ TEST_P(CpuTailsTest, BlocksMayHaveAnySize) {
 // More sequences than there are tiles in a group, each with a large tree.
 TEST_P(CpuTailsTest, TreesOfManySequencesStandInOneBatch) {
   const auto backend = MakeBackend("cpu", "auto", AllowedCores(2));
-  TreesInSlots trees(backend.get(), {34, 2, 3, DType::kBF16},
-                     {1, 15, 16, 63, 65, 129, 200, 257, 300},
-                     {64, 1, 2, 33, 7, 64, 16, 64, 3}, 99);
-  trees.ExpectBitsOfChains();
+  for (const DType type : {DType::kBF16, DType::kInt8}) {
+    TreesInSlots trees(backend.get(), {34, 2, 3, type},
+                       {1, 15, 16, 63, 65, 129, 200, 257, 300},
+                       {64, 1, 2, 33, 7, 64, 16, 64, 3}, 99);
+    trees.ExpectBitsOfChains();
+    if (HasFatalFailure()) return;
+  }
 }
 
 }  // namespace

@@ -35,21 +35,22 @@ TEST(WeightTypeTest, WhatIsRefusedAndShownListsAllTypes) {
   }
 }
 
-TEST(WeightTypeTest, KeysAndValuesHaveTwoTypes) {
+TEST(WeightTypeTest, KeysAndValuesHaveThreeTypes) {
   EXPECT_EQ(**ParseKvType("f32"), DType::kF32);
   EXPECT_EQ(**ParseKvType("bf16"), DType::kBF16);
+  EXPECT_EQ(**ParseKvType("int8"), DType::kInt8);
   EXPECT_EQ(*ParseKvType("auto"), absl::nullopt);
-  for (const char* name : {"f32", "bf16"}) {
+  for (const char* name : {"f32", "bf16", "int8"}) {
     EXPECT_STREQ(KvTypeName(**ParseKvType(name)), name);
   }
   for (const std::string name : {"f16", "", "BF16", "auto "}) {
     const absl::Status status = ParseKvType(name).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(
-        status.message(),
-        "kv-type is \"" + name + "\", expected \"auto\", \"f32\" or \"bf16\"");
+    EXPECT_EQ(status.message(),
+              "kv-type is \"" + name +
+                  "\", expected \"auto\", \"f32\", \"bf16\" or \"int8\"");
   }
-  EXPECT_THAT(kKvTypesHelp, HasSubstr("auto, f32 or bf16"));
+  EXPECT_THAT(kKvTypesHelp, HasSubstr("auto, f32, bf16 or int8"));
 }
 
 TEST(WeightTypeTest, AutoKeepsKeysInBf16WhereCudaHasBf16Matrices) {

@@ -1,7 +1,13 @@
 #include "model/kv_pool.h"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,6 +61,18 @@ TEST_F(KvPoolTest, BF16HoldsTwiceAsMuch) {
   EXPECT_EQ((*pool)->capacity_tokens(), 160);
   EXPECT_EQ((*pool)->layer(0).type, kernels::DType::kBF16);
   EXPECT_EQ(PoolOf(1)->layer(0).type, kernels::DType::kF32);
+}
+
+// A byte an element, and four for the scale of a head's key or value.
+TEST_F(KvPoolTest, Int8CountsItsScales) {
+  KvPool::Shape shape = kShape;
+  shape.type = kernels::DType::kInt8;
+  const int vectors = 2 * shape.num_layers * shape.num_key_value_heads;
+  EXPECT_EQ(KvPool::BytesPerToken(shape), vectors * (shape.head_dim + 4));
+  shape.head_dim = 66;  // filled up to whole words
+  EXPECT_EQ(KvPool::BytesPerToken(shape), vectors * (68 + 4));
+  shape.head_dim = 128;  // half of bf16, and a thirty-second more
+  EXPECT_EQ(KvPool::BytesPerToken(shape), vectors * 132);
 }
 
 TEST_F(KvPoolTest, RefusesLessThanOneBlock) {
@@ -222,6 +240,86 @@ TEST_F(KvPoolTest, WithoutAPrefixCacheNothingIsShared) {
   first->Share(ids);
   first->Truncate(0);
   EXPECT_EQ((*pool->Reserve(20, ids))->length(), 0);
+}
+
+// What attention says of 40 positions of a sequence.
+std::vector<float> AttendTo(kernels::Backend* backend, const KvPool& pool,
+                            const KvSequence& sequence) {
+  std::vector<float> all;
+  const std::vector<float> q(20, 1.0f);
+  const kernels::RowContext row = {sequence.block_table(), 39};
+  for (int i = 0; i < kShape.num_layers; ++i) {
+    std::vector<float> out(20);
+    backend->Attention(q.data(), 20, 2, 1.0f, {&row, 1}, pool.layer(i),
+                       out.data());
+    all.insert(all.end(), out.begin(), out.end());
+  }
+  return all;
+}
+
+TEST_F(KvPoolTest, WhatIsKeptBesideItHasTheSameBits) {
+  const std::string folder =
+      ::testing::TempDir() + "/nacre_kv_pool_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  std::vector<int32_t> ids(50);
+  std::iota(ids.begin(), ids.end(), 0);
+  for (const kernels::DType type :
+       {kernels::DType::kF32, kernels::DType::kBF16, kernels::DType::kInt8}) {
+    for (const std::string& dir : {std::string(), folder}) {
+      KvPool::Shape shape = kShape;
+      shape.type = type;
+      const int64_t block = KvPool::BytesPerToken(shape) * KvPool::kBlockSize;
+      const auto pool =
+          *KvPool::Create(backend_.get(), shape, 6 * block,
+                          {.prefix_cache = true, .store = {9 * block, dir}});
+      auto first = *pool->Reserve(50, ids, 2);
+      std::mt19937 random(5);
+      std::normal_distribution<float> normal;
+      const auto store = [&](const kernels::RowContext& row) {
+        for (int i = 0; i < kShape.num_layers; ++i) {
+          std::vector<float> k(20), v(20);
+          for (float& x : k) x = normal(random);
+          for (float& x : v) x = normal(random);
+          backend_->StoreKv(k.data(), v.data(), 20, {&row, 1}, pool->layer(i));
+        }
+      };
+      for (int at = 0; at < 47; ++at) store({first->block_table(), at});
+      first->Append(47);
+      // The last position of the third block comes from a slot.
+      first->FillSlot({1, kNoSlot, 47});
+      std::vector<kernels::KvSlot> path;
+      first->AppendPath(1, &path);
+      store({first->block_table(), 47, 47, path.data()});
+      ASSERT_TRUE(first->KeepPath(47, {1}).ok());
+      first->Share(absl::MakeConstSpan(ids).subspan(0, 48));
+      const auto expected = AttendTo(backend_.get(), *pool, *first);
+      first.reset();
+      // Others write where it was.
+      first = *pool->Reserve(6 * 16);
+      for (int at = 0; at < 6 * 16; ++at) store({first->block_table(), at});
+      first.reset();
+      const auto second = *pool->Reserve(50, ids);
+      EXPECT_EQ(second->length(), 0);
+      EXPECT_EQ(second->TakeOver(ids), (TakenOver{48, 48, false}));
+      EXPECT_EQ(AttendTo(backend_.get(), *pool, *second), expected);
+    }
+  }
+  std::filesystem::remove(folder);
+}
+
+TEST_F(KvPoolTest, AStoreThatIsTooSmallOrNowhereIsRefused) {
+  auto refused =
+      KvPool::Create(backend_.get(), kShape, 4 * kBlockBytes,
+                     {.prefix_cache = true, .store = {kBlockBytes - 1, ""}});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().ToString(),
+              HasSubstr("a prefix cache of 7679 bytes does not hold one block "
+                        "of 16 positions, which needs 7680 bytes"));
+  refused = KvPool::Create(
+      backend_.get(), kShape, 4 * kBlockBytes,
+      {.prefix_cache = true, .store = {kBlockBytes, "/no/such/folder"}});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(refused.status().ToString(), HasSubstr("/no/such/folder"));
 }
 
 TEST_F(KvPoolTest, PassingTheReservationIsFatal) {

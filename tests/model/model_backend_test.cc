@@ -94,11 +94,15 @@ TEST(CreateBackendForTest, HostsKeepKeysInF32UnlessTold) {
       ASSERT_TRUE(backend.ok()) << backend.status();
       EXPECT_EQ((*backend)->kv_type(), DType::kF32);
       EXPECT_THAT((*backend)->numerics_id(),
-                  ::testing::Not(HasSubstr("kvbf16")));
+                  ::testing::Not(::testing::AnyOf(HasSubstr("kvbf16"),
+                                                  HasSubstr("kvint8"))));
     }
     EXPECT_EQ(
         (*CreateBackendFor(dir, {.kind = kind, .kv_type = "bf16"}))->kv_type(),
         DType::kBF16);
+    EXPECT_EQ(
+        (*CreateBackendFor(dir, {.kind = kind, .kv_type = "int8"}))->kv_type(),
+        DType::kInt8);
   }
 }
 

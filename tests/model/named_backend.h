@@ -1,6 +1,6 @@
 // The backends that tests of whole models run on, by name: a backend, or a
 // backend and the type it keeps weights in, as in cpu_int8, or keys and values,
-// as in cpu_kvbf16.
+// as in cpu_kvbf16 and cpu_kvint8.
 
 #ifndef TESTS_MODEL_NAMED_BACKEND_H_
 #define TESTS_MODEL_NAMED_BACKEND_H_
@@ -18,7 +18,7 @@
 #ifndef NACRE_MODEL_BACKENDS
 #define NACRE_MODEL_BACKENDS                                 \
   "reference", "cpu", "cpu_bf16a16", "cpu_int8", "cpu_int4", \
-      "reference_kvbf16", "cpu_kvbf16"
+      "reference_kvbf16", "cpu_kvbf16", "reference_kvint8", "cpu_kvint8"
 #endif
 
 namespace nacre::model {
@@ -28,8 +28,8 @@ inline std::unique_ptr<kernels::Backend> NamedBackend(const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, '_');
   kernels::BackendOptions options;
   options.kind = parts[0];
-  if (parts.size() > 1 && parts[1] == "kvbf16") {
-    options.kv_type = "bf16";
+  if (parts.size() > 1 && absl::StartsWith(parts[1], "kv")) {
+    options.kv_type = parts[1].substr(2);
   } else if (parts.size() > 1) {
     options.weights = parts[1];
   }
@@ -52,6 +52,7 @@ inline float LogitTolerance(const std::string& name) {
          : name == "cuda"                    ? 0.02f  // bf16 activations
          : name == "cuda_kvbf16"             ? 0.02f
          : absl::StrContains(name, "kvbf16") ? 0.01f
+         : absl::StrContains(name, "kvint8") ? 0.03f
                                              : 1e-3f;
 }
 

@@ -125,6 +125,26 @@ Values RunSessions(LanguageModel* model) {
   return all;
 }
 
+// One that begins with what the KV cache has lost and the store keeps.
+Values RunAfterLoss(LanguageModel* model) {
+  Values all;
+  const std::vector<int32_t> tokens = Tokens(60, 3);
+  const auto span = absl::MakeConstSpan(tokens);
+  auto a = *model->NewSequence(60);
+  Append(model->Forward({{a.get(), span.subspan(0, 50), 1}}), &all);
+  a->Share(span.subspan(0, 50));
+  a.reset();
+  EXPECT_TRUE(
+      model->NewSequence(static_cast<int>(model->kv_free_tokens())).ok());
+  const auto b = *model->NewSequenceWithPrefix(60, span);
+  const TakenOver taken = b->TakeOver(span);
+  EXPECT_EQ(b->length(), 48);
+  EXPECT_EQ(taken.positions, taken.brought);
+  EXPECT_GT(taken.brought, 0);
+  Append(model->Forward({{b.get(), span.subspan(48, 4), 4}}), &all);
+  return all;
+}
+
 double LargestDifference(const Values& a, const Values& b) {
   EXPECT_EQ(a.size(), b.size());
   double largest = 0;
@@ -199,6 +219,24 @@ TEST_P(TensorParallelTest, EveryNumberOfRanksHasTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Models, TensorParallelTest,
                          ::testing::ValuesIn(Cases()),
                          [](const auto& test) { return test.param.name; });
+
+TEST(TensorParallelModelTest, RanksBringBackTheSame) {
+  const std::string dir = nacre::testing::TestFolder("kept");
+  nacre::testing::WriteRandomCheckpoint(ConfigJson("LlamaForCausalLM", "f32"),
+                                        dir);
+  ModelOptions options = Options();
+  options.kv_cache_bytes = 2 * 2 * 8 * 10 * 4 * 96;  // of 96 positions
+  options.prefix_store.bytes = options.kv_cache_bytes;
+  Values expected;
+  for (const int ranks : {1, 2, 4, 8}) {
+    const auto model =
+        TensorParallelModel::Load(dir, Backend("cpu", "f32"), ranks, options);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const Values logits = RunAfterLoss(model->get());
+    if (expected.empty()) expected = logits;
+    EXPECT_EQ(logits, expected) << ranks << " ranks";
+  }
+}
 
 // The bundled kind of checkpoint: bf16, a head of its own.
 TEST(TensorParallelModelTest, ReadsBf16CheckpointsAsTheyAre) {

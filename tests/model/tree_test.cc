@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -59,8 +60,9 @@ class TreeTest : public ::testing::TestWithParam<const char*> {
     kernels::BackendOptions options;
     options.kind = parts[0];
     for (size_t i = 1; i < parts.size(); ++i) {
-      (parts[i] == "kvbf16" ? options.kv_type : options.weights) =
-          parts[i] == "kvbf16" ? "bf16" : parts[i];
+      const bool is_kv = absl::StartsWith(parts[i], "kv");
+      (is_kv ? options.kv_type : options.weights) =
+          is_kv ? parts[i].substr(2) : parts[i];
     }
     auto backend = kernels::CreateBackend(options);
 #ifndef NACRE_EMULATED_CUDA
@@ -259,7 +261,7 @@ class TreeTest : public ::testing::TestWithParam<const char*> {
 #define NACRE_MODEL_BACKENDS                                                \
   "reference", "reference_kvbf16", "reference_int8", "cpu_f32", "cpu_bf16", \
       "cpu_bf16a16", "cpu_int8", "cpu_int4", "cpu_bf16_kvbf16",             \
-      "cpu_int8_kvbf16"
+      "cpu_int8_kvbf16", "reference_kvint8", "cpu_bf16_kvint8"
 #endif
 INSTANTIATE_TEST_SUITE_P(Backends, TreeTest,
                          ::testing::Values(NACRE_MODEL_BACKENDS),

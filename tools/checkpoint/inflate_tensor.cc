@@ -25,6 +25,7 @@ Layout LayoutOf(DType dtype) {
     case DType::kF16:
       return {15, 10};
     case DType::kF32:
+    case DType::kInt8:  // of no checkpoint
       break;
   }
   return {127, 23};

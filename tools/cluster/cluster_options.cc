@@ -99,6 +99,7 @@ absl::Status Cluster::Options::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --http-port: ", http, " is not in 0..65535"));
   }
+  NACRE_RETURN_IF_ERROR(workers.compute.Validate());
   NACRE_RETURN_IF_ERROR(workers.own_drafts.Validate());
   if (drain_timeout.value_or(absl::ZeroDuration()) < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -38,9 +38,11 @@ struct EngineStats {
   uint64_t reaped_sessions = 0;    // whose close was lost
   uint64_t kept_lists = 0;         // KeptSessions applied
   uint64_t messages = 0;           // applied, ends of streams included
-  // Tokens of all sessions opened, and how many of them the prefix cache had.
+  // Tokens of all sessions opened, how many of them the prefix cache had, and
+  // of these, how many were kept beside the KV cache.
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
+  uint64_t prefix_brought = 0;
   // Tokens that a target proposed to itself, from suffixes or heads, those it
   // verified, and of these the right ones.
   uint64_t suffix_proposed = 0;

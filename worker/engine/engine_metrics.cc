@@ -96,6 +96,10 @@ constexpr Count kCounts[] = {
     {Of::kBoth, &EngineStats::prefix_hits,
      "nacre_worker_prefix_cache_hits_total",
      "Of these, the tokens that it had."},
+    {Of::kBoth, &EngineStats::prefix_brought,
+     "nacre_worker_prefix_cache_brought_tokens_total",
+     "Of these, tokens that the KV cache had no longer: brought back from what "
+     "--prefix-cache-size keeps."},
     {Of::kBoth, &EngineStats::reaped_sessions,
      "nacre_worker_reaped_sessions_total",
      "Sessions closed because the coordinator no longer named them."},

@@ -32,6 +32,9 @@ struct EngineSession {
   // What it has to go without from its opening on; empty: nothing.
   std::string opening_note;
   std::unique_ptr<model::Sequence> sequence;  // null: it needs no KV any more
+  // It has not taken over yet all that there is (SessionAccounts::TakeOver): it
+  // is fed nothing before that.
+  bool takes_over = false;
   // Closed, perhaps while its step ran: it is removed after that.
   bool closing = false;
 

@@ -4,10 +4,13 @@ namespace nacre::worker {
 
 void SessionAccounts::TakeOver(EngineSession& session,
                                absl::Span<const int32_t> settled) {
-  const int taken = session.sequence->TakeOver(settled);
-  if (taken == 0) return;
-  counts_.prefix_hits += static_cast<uint64_t>(taken);
-  outbox_->Common(session.stream).cached.push_back({session.id, taken});
+  const model::TakenOver taken = session.sequence->TakeOver(settled);
+  session.takes_over = taken.more;
+  if (taken.positions == 0) return;
+  counts_.prefix_hits += static_cast<uint64_t>(taken.positions);
+  counts_.prefix_brought += static_cast<uint64_t>(taken.brought);
+  outbox_->Common(session.stream)
+      .cached.push_back({session.id, taken.positions});
 }
 
 void SessionAccounts::TruncateKv(EngineSession& session, int length) {

@@ -26,7 +26,8 @@ class SessionAccounts {
       : outbox_(outbox), now_ns_(std::move(now_ns)) {}
 
   // What of the session's settled tokens others have computed since its last
-  // turn.
+  // turn, or is kept beside the KV cache. Of that only so much at a time: then
+  // session.takes_over, and this is to be called again.
   void TakeOver(EngineSession& session, absl::Span<const int32_t> settled);
   // To at most `length` positions.
   void TruncateKv(EngineSession& session, int length);

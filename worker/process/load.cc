@@ -157,6 +157,7 @@ absl::StatusOr<model::ModelOptions> MakeModelOptions(
   };
   result.progress = ShowProgress();
   result.prefix_cache = options.compute.prefix_cache;
+  result.prefix_store = options.compute.prefix_store;
   return result;
 }
 

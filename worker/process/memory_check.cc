@@ -37,7 +37,9 @@ std::string MemoryWarning(const model::MemoryNeeds& needs,
       "the model may come to need ", needs.total(),
       " bytes of memory, of which ", needs.loaded(), " are weights; ", room,
       " are available (", least->origin,
-      "): it may be slowed or killed. --max-memory limits the KV cache");
+      "): it may be slowed or killed. --max-memory limits the KV cache",
+      needs.prefix_store > 0 ? ", --prefix-cache-size what is kept beside it"
+                             : "");
 }
 
 }  // namespace nacre::worker

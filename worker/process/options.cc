@@ -149,6 +149,26 @@ void RegisterSuffixes(OwnDraftFlags* own, FlagSet* flags) {
       "it drafts for the same client; 0: from a request's own text alone");
 }
 
+void RegisterPrefixStore(model::KvStoreOptions* store, FlagSet* flags) {
+  flags->AddParsed(
+      "prefix-cache-size", "BYTES", "0",
+      [store](const std::string& text) -> absl::Status {
+        absl::optional<int64_t> bytes = 0;
+        if (text != "0" && !SetBytes(text, &bytes).ok()) {
+          return absl::InvalidArgumentError(
+              "not 0 and not a number of bytes (K, M and G may follow)");
+        }
+        store->bytes = *bytes;
+        return absl::OkStatus();
+      },
+      "memory beside the KV cache that keeps KV of prompts and answers when "
+      "its "
+      "room is needed, for later ones that begin alike; 0: none; not on GPUs");
+  flags->Add("prefix-cache-dir", "DIR", &store->dir,
+             "keeps that in a file of this folder, which takes its whole size "
+             "at once and goes with the process (default: in memory)");
+}
+
 absl::Status SetMedusaTree(const std::string& text,
                            speculation::TreeSpec* tree) {
   constexpr absl::string_view kList = "static:";
@@ -235,6 +255,7 @@ void ComputeFlags::Register(FlagSet* flags) {
   flags->AddSwitch(
       "prefix-cache", &prefix_cache,
       "whether prompts that begin alike share KV; outputs are the same");
+  RegisterPrefixStore(&prefix_store, flags);
   flags->AddParsed(
       "tensor-parallel", "N", "0",
       [this](const std::string& text) -> absl::Status {
@@ -249,6 +270,20 @@ void ComputeFlags::Register(FlagSet* flags) {
       "ranks that the model is split among, each with its share of the cores, "
       "of the weights and of the KV cache: 1, 2, 4 or 8, whose outputs are the "
       "same, but not those of 0 (not split); cpu and reference only");
+}
+
+absl::Status ComputeFlags::Validate() const {
+  if (prefix_store.bytes > 0 && !prefix_cache) {
+    return absl::InvalidArgumentError(absl::StrCat("--prefix-cache-size ",
+                                                   prefix_store.bytes,
+                                                   " needs --prefix-cache on"));
+  }
+  if (prefix_store.bytes == 0 && !prefix_store.dir.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--prefix-cache-dir ", prefix_store.dir,
+                     " needs --prefix-cache-size, the size of its file"));
+  }
+  return absl::OkStatus();
 }
 
 void OwnDraftFlags::Register(FlagSet* flags) {
@@ -383,6 +418,7 @@ absl::Status Validate(const WorkerOptions& options) {
         absl::StrCat("--record-hidden ", options.record_hidden,
                      " needs --record-features, which refers to its states"));
   }
+  NACRE_RETURN_IF_ERROR(options.compute.Validate());
   NACRE_RETURN_IF_ERROR(options.own_drafts.Validate());
   if (!options.metrics_listen.empty()) {
     NACRE_RETURN_IF_ERROR(CheckAddress("metrics-listen", options.metrics_listen,

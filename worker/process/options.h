@@ -17,6 +17,7 @@
 #include "common/rpc/security.h"
 #include "common/step_times.h"
 #include "kernels/backend_factory.h"
+#include "model/kv_store.h"
 #include "speculation/tree_spec.h"
 #include "worker/engine/step_budget.h"
 #include "worker/tensors/transports.h"
@@ -31,12 +32,15 @@ struct ComputeFlags {
   // absent: what load.h says.
   absl::optional<int64_t> max_memory_bytes;
   bool prefix_cache = true;
+  model::KvStoreOptions prefix_store;  // only with prefix_cache
   // Ranks that the model is split among (model/tensor_parallel_model.h); 0: it
   // is not split.
   int tensor_parallel = 0;
 
   // --backend to --tensor-parallel; they check their values.
   void Register(FlagSet* flags);
+  // INVALID_ARGUMENT: flags that need each other.
+  absl::Status Validate() const;
 };
 
 // What a target drafts of its own: as of TargetEngine::Options.

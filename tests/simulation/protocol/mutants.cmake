@@ -257,7 +257,7 @@ nacre_mutant(unfilled_block_shared model/block_sequence.cc
   [[std::min(static_cast<int>(token_ids.size()), length_)]]
   [[static_cast<int>(token_ids.size())]])
 nacre_mutant_statement(taken_block_not_used model/block_sequence.cc
-  [[block = taken->block;]] [[]])
+  [[block = shared->block;]] [[]])
 nacre_mutant_statement(evicted_block_served model/block_pool.cc
   [[Evict(index);]] [[]])
 nacre_mutant_statement(shared_block_freed model/block_pool.cc
@@ -265,6 +265,14 @@ nacre_mutant_statement(shared_block_freed model/block_pool.cc
 nacre_mutant(prefix_without_its_beginning model/block_pool.cc
   [[block.parent = parent]]
   [[block.parent = kRoot]])
+
+nacre_mutant(kept_without_its_beginning model/block_store.cc
+  [[slots_.PublishAs(node, parent,]]
+  [[slots_.PublishAs(node, BlockPool::kRoot,]])
+nacre_mutant_statement(brought_block_not_loaded model/block_store.cc
+  [[Load(found->block, block);]] [[]])
+nacre_mutant_statement(brought_block_not_followed model/block_sequence.cc
+  [[node_ = *brought;]] [[]])
 
 # ------------------------------------------------------------- silent workers
 nacre_mutant(half_open_connection_unnoticed coordinator/fleet/signs_of_life.cc

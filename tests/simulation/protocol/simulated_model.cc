@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "model/block_store.h"
 #include "tests/testing/draw_token.h"
 #include "tests/testing/table_model.h"
 
@@ -105,9 +106,11 @@ int32_t SimulatedSequence::FeedNode(const model::TreeNode& node,
   return before.token_id;
 }
 
-int SimulatedSequence::TakeOver(absl::Span<const int32_t> token_ids) {
-  const int taken = BlockSequence::TakeOver(token_ids);
-  if (taken > 0) dropped_end_ = 0;  // it was in a block that was given up
+model::TakenOver SimulatedSequence::TakeOver(
+    absl::Span<const int32_t> token_ids) {
+  const model::TakenOver taken = BlockSequence::TakeOver(token_ids);
+  if (taken.positions > 0)
+    dropped_end_ = 0;  // it was in a block that was given up
   return taken;
 }
 
@@ -122,6 +125,33 @@ void SimulatedSequence::Feed(int32_t token_id) {
   Append(1);
 }
 
+// What the KV loses, as KvStore keeps it. A few blocks at a time, so that
+// sessions have to ask again.
+class SimulatedModel::Store final : public model::BlockStore {
+ public:
+  Store(int num_blocks, int block_size, std::vector<Cell>* cells)
+      : BlockStore(num_blocks, block_size, /*blocks_at_once=*/2),
+        block_size_(block_size),
+        cells_(cells),
+        kept_(static_cast<size_t>(num_blocks * block_size)) {}
+
+ private:
+  void Save(int32_t block, int32_t slot) override {
+    std::copy_n(cells_->begin() + block * block_size_, block_size_,
+                kept_.begin() + slot * block_size_);
+  }
+  void Load(int32_t slot, int32_t block) override {
+    std::copy_n(kept_.begin() + slot * block_size_, block_size_,
+                cells_->begin() + block * block_size_);
+  }
+
+  const int block_size_;
+  std::vector<Cell>* const cells_;
+  std::vector<Cell> kept_;
+};
+
+SimulatedModel::~SimulatedModel() = default;
+
 SimulatedModel::SimulatedModel(Options options)
     : options_(std::move(options)),
       blocks_(
@@ -132,6 +162,11 @@ SimulatedModel::SimulatedModel(Options options)
   info_.context_length = options_.context_length;
   info_.eos_token_ids = {kEos};
   info_.kv_capacity_tokens = options_.kv_capacity_tokens;
+  if (options_.shares_prefixes && options_.kept_blocks > 0) {
+    store_ = std::make_unique<Store>(options_.kept_blocks, options_.block_size,
+                                     &cells_);
+    blocks_.set_store(store_.get());
+  }
 }
 
 absl::StatusOr<std::unique_ptr<model::Sequence>>

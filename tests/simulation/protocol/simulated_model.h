@@ -75,7 +75,7 @@ class SimulatedSequence final : public model::BlockSequence {
 
   void Truncate(int length) override;
   absl::Status KeepPath(int length, absl::Span<const int32_t> slots) override;
-  int TakeOver(absl::Span<const int32_t> token_ids) override;
+  model::TakenOver TakeOver(absl::Span<const int32_t> token_ids) override;
 
   // Tokens whose KV is held: [0, length()).
   int32_t token(int position) const { return cell(position).token_id; }
@@ -106,6 +106,7 @@ class SimulatedModel final : public model::LanguageModel {
     int64_t kv_capacity_tokens = 0;
     int block_size = 0;
     bool shares_prefixes = false;
+    int kept_blocks = 0;        // of shared ones, beside the KV; 0: none
     bool draws_tokens = false;  // as a GPU does
     int context_length = 0;
     bool is_interruptible = false;
@@ -127,6 +128,7 @@ class SimulatedModel final : public model::LanguageModel {
     std::function<void(const SimulatedSequence&, int count)> on_kept;
   };
   explicit SimulatedModel(Options options);
+  ~SimulatedModel() override;
 
   const std::vector<SimulatedSequence*>& sequences() const {
     return sequences_;
@@ -163,6 +165,7 @@ class SimulatedModel final : public model::LanguageModel {
 
  private:
   friend class SimulatedSequence;
+  class Store;
   std::unique_ptr<model::Sequence> Make(
       SessionOnWorker* session, int max_length,
       model::BlockPool::Reservation reservation, int num_slots);
@@ -172,6 +175,7 @@ class SimulatedModel final : public model::LanguageModel {
   std::function<bool()> interrupt_;
   model::BlockPool blocks_;
   std::vector<Cell> cells_;  // [blocks, block_size]
+  std::unique_ptr<Store> store_;
   std::vector<SimulatedSequence*> sequences_;
   std::vector<float> logits_;
   std::vector<float> hidden_;

@@ -170,6 +170,7 @@ class World final : public simulation::World {
                          absl::Span<const model::SequenceRows> batch);
   std::unique_ptr<model::LanguageModel> NewModel(Process& process) override;
   bool DrawsTokens(const Process& process) const;
+  static int KeptBlocks(const Process& process);
   coordinator::WorkerInfo InfoOf(const Process& process) override;
   simulation::LinkDelay HopOf(const Process& process) const override;
   int64_t ClockOffsetOf(const Process& process) const override;

@@ -27,6 +27,7 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
       .kv_capacity_tokens = options.kv_capacity_tokens,
       .block_size = options.block_size,
       .shares_prefixes = options.shares_prefixes,
+      .kept_blocks = KeptBlocks(process),
       .draws_tokens = DrawsTokens(process),
       .context_length = options.context_length,
       .is_interruptible = options.is_interruptible,
@@ -73,6 +74,11 @@ bool World::DrawsTokens(const Process& process) const {
       static_cast<uint64_t>(process.index) + process.incarnation;
   const bool may_grow = !process.is_target() && schedule_.drafts_have_slots;
   return draw % (may_grow ? 6 : 2) == 0;
+}
+
+// None, few or some; another number after a restart.
+int World::KeptBlocks(const Process& process) {
+  return static_cast<int>((process.index + process.incarnation) % 4) * 3;
 }
 
 int64_t World::ClockOffsetOf(const Process& process) const {

@@ -38,6 +38,7 @@ EngineStats Stats() {
   stats.reaped_sessions = 3;
   stats.prefix_queries = 80;
   stats.prefix_hits = 32;
+  stats.prefix_brought = 16;
   stats.nonfinite_logits = 4;
   stats.time = time.At(15'000'000'000);
   return stats;
@@ -63,6 +64,7 @@ TEST(EngineMetricsTest, ATargetsLife) {
   EXPECT_EQ(at("nacre_worker_reaped_sessions_total", ""), 3);
   EXPECT_EQ(at("nacre_worker_prefix_cache_queries_total", ""), 80);
   EXPECT_EQ(at("nacre_worker_prefix_cache_hits_total", ""), 32);
+  EXPECT_EQ(at("nacre_worker_prefix_cache_brought_tokens_total", ""), 16);
   EXPECT_EQ(at("nacre_target_suffix_proposed_tokens_total", ""), 20);
   EXPECT_EQ(at("nacre_target_suffix_accepted_tokens_total", ""), 15);
   EXPECT_EQ(at("nacre_nonfinite_logits_total", ""), 4);

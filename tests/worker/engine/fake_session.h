@@ -23,9 +23,10 @@ class FakeSequence final : public model::Sequence {
   void Truncate(int length) override {
     if (length < length_) length_ = length;
   }
-  int TakeOver(absl::Span<const int32_t>) override {
+  model::TakenOver TakeOver(absl::Span<const int32_t>) override {
     length_ += others_have_;
-    return others_have_;
+    return {others_have_, /*brought=*/others_have_ / 2,
+            /*more=*/others_have_ > 100};
   }
 
  private:

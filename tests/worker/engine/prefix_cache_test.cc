@@ -22,10 +22,12 @@ using nacre::testing::PairRequest;
 class PrefixCacheTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<LanguageModel> Load(const char* name, int64_t kv_bytes,
-                                      bool prefix_cache) {
+                                      bool prefix_cache,
+                                      int64_t store_bytes = 0) {
     model::ModelOptions options;
     options.kv_cache_bytes = kv_bytes;
     options.prefix_cache = prefix_cache;
+    options.prefix_store.bytes = store_bytes;
     auto model = LoadModel(std::string(NACRE_MODELS "/") + name, backend_.get(),
                            options);
     EXPECT_TRUE(model.ok()) << model.status();
@@ -46,7 +48,7 @@ class PrefixCacheTest : public ::testing::TestWithParam<const char*> {
       *kernels::CreateBackend({.kv_type = GetParam()});
 };
 INSTANTIATE_TEST_SUITE_P(KvTypes, PrefixCacheTest,
-                         ::testing::Values("f32", "bf16"),
+                         ::testing::Values("f32", "bf16", "int8"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(PrefixCacheTest, GenerationsAreTheSameTokensAndLeaveNoKv) {
@@ -92,7 +94,8 @@ TEST_P(PrefixCacheTest, GenerationsAreTheSameTokensAndLeaveNoKv) {
 TEST_P(PrefixCacheTest, EvictionChangesNothing) {
   // Room for two sessions or so: the cache is always full.
   const int64_t bytes =
-      backend_->kv_type() == kernels::DType::kBF16 ? 1 << 20 : 2 << 20;
+      (int64_t{1} << 19) *
+      static_cast<int64_t>(kernels::SizeOf(backend_->kv_type()));
   const auto plain = Load("target", 64 << 20, false);
   const auto target = Load("target", bytes, true);
   const auto draft = Load("draft", bytes, true);
@@ -108,6 +111,36 @@ TEST_P(PrefixCacheTest, EvictionChangesNothing) {
     EXPECT_EQ(target->kv_free_tokens(), room);
   }
   EXPECT_GT(pair.cached_tokens(), 0);
+}
+
+TEST_P(PrefixCacheTest, WhatIsBroughtBackChangesNothing) {
+  const int64_t bytes =
+      (int64_t{1} << 19) *
+      static_cast<int64_t>(kernels::SizeOf(backend_->kv_type()));
+  const auto plain = Load("target", 64 << 20, false);
+  // All that is computed here, and half of it.
+  const auto target = Load("target", bytes, true, 16 * bytes);
+  const auto draft = Load("draft", bytes, true, bytes);
+  const int64_t room = target->kv_free_tokens();
+  InProcessPair pair(target.get(), draft.get(), 8);
+  const int length = static_cast<int>(std::min<int64_t>(room - 60, 150));
+  uint64_t prompt_tokens = 0;
+  for (int i = 0; i < 8; ++i) {
+    PairRequest request;
+    request.prompt = Prompt(i % 4, length);
+    request.max_tokens = 16;
+    request.sampling.temperature = i % 2 == 0 ? 0.0f : 0.9f;
+    request.sampling.seed = 3;
+    EXPECT_EQ(pair.Generate(request), GenerateAlone(*plain, request)) << i;
+    EXPECT_EQ(target->kv_free_tokens(), room);
+    if (i >= 4) prompt_tokens += request.prompt.size();
+  }
+  // Each prompt that came again was there, but for its last block.
+  EXPECT_GE(static_cast<uint64_t>(pair.cached_tokens()),
+            prompt_tokens - 4 * 16);
+  EXPECT_GT(pair.target_stats().prefix_brought, 0u);
+  EXPECT_LE(pair.target_stats().prefix_brought,
+            pair.target_stats().prefix_hits);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ class PrefixSharingTest : public ::testing::TestWithParam<const char*> {
       *kernels::CreateBackend({.kv_type = GetParam()});
 };
 INSTANTIATE_TEST_SUITE_P(KvTypes, PrefixSharingTest,
-                         ::testing::Values("f32", "bf16"),
+                         ::testing::Values("f32", "bf16", "int8"),
                          [](const auto& info) { return info.param; });
 
 // What one engine has said of its sessions, and done for them.

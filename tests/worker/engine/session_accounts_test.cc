@@ -45,7 +45,16 @@ TEST_F(SessionAccountsTest, WhatOthersHaveComputedIsCountedAndTold) {
   accounts_.TakeOver(session, {});
   accounts_.TakeOver(alone, {});
   EXPECT_EQ(accounts_.counts().prefix_hits, 8u);
+  EXPECT_EQ(accounts_.counts().prefix_brought, 4u);
   EXPECT_THAT(outbox_.Common(1).cached, ElementsAre(wire::SessionCached{5, 8}));
+  EXPECT_FALSE(session.takes_over);
+}
+
+TEST_F(SessionAccountsTest, ASessionTakesOverMoreThanOnce) {
+  FakeSession session(1, 5, /*length=*/4, /*others_have=*/128);
+  accounts_.TakeOver(session, {});
+  EXPECT_TRUE(session.takes_over);
+  EXPECT_EQ(accounts_.counts().prefix_brought, 64u);
 }
 
 TEST_F(SessionAccountsTest, AWaitIsOneSpanUntilItEndsOrIsAnother) {

@@ -51,7 +51,9 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--prefill-chunk=64",
                           "--spin=250us",
                           "--step-time=1:30,8:31",
-                          "--prefix-cache=off",
+                          "--prefix-cache=on",
+                          "--prefix-cache-size=5M",
+                          "--prefix-cache-dir=/cache",
                           "--tensor-parallel=2",
                           "--gate-timeouts=off",
                           "--suffix-drafter=off",
@@ -90,7 +92,9 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->pace.spin, absl::Microseconds(250));
   ASSERT_TRUE(options->step_time.times.has_value());
   EXPECT_EQ(options->step_time.times->At(8), 31'000'000);
-  EXPECT_FALSE(options->compute.prefix_cache);
+  EXPECT_TRUE(options->compute.prefix_cache);
+  EXPECT_EQ(options->compute.prefix_store.bytes, 5 << 20);
+  EXPECT_EQ(options->compute.prefix_store.dir, "/cache");
   EXPECT_EQ(options->compute.tensor_parallel, 2);
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_FALSE(options->own_drafts.suffix_drafter);
@@ -128,7 +132,7 @@ TEST(WorkerOptionsTest, TheTypeOfKeysIsAutoUnlessTold) {
   const auto options = ParseWorkerOptions({"--model=m", "--coordinator=c:7"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->compute.backend.kv_type, "auto");
-  for (const std::string type : {"auto", "f32", "bf16"}) {
+  for (const std::string type : {"auto", "f32", "bf16", "int8"}) {
     const auto told = ParseWorkerOptions(
         {"--model=m", "--coordinator=c:7", "--kv-type=" + type});
     ASSERT_TRUE(told.ok()) << told.status();
@@ -208,6 +212,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--step-time", "8:1,4:2"}, "\"4:2\": the rows do not rise"},
         BadLine{{"--step-time", "1:fast"}, "\"1:fast\": the milliseconds"},
         BadLine{{"--prefix-cache", "yes"}, "--prefix-cache: \"yes\""},
+        BadLine{{"--prefix-cache-size", "1.5G"},
+                "--prefix-cache-size: \"1.5G\" is not 0 and not a number"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--prefix-cache=off",
+                 "--prefix-cache-size=4K"},
+                "--prefix-cache-size 4096 needs --prefix-cache on"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--prefix-cache-dir=/d"},
+                "--prefix-cache-dir /d needs --prefix-cache-size"},
         BadLine{{"--tensor-parallel=3"}, "not 0, 1, 2, 4 or 8"},
         BadLine{{"--tensor-parallel=-2"}, "not 0, 1, 2, 4 or 8"},
         BadLine{{"--tensor-transport", "pigeon"},

@@ -150,6 +150,13 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- if and (ne $backend "cuda") (eq $weights "fp8") -}}
 {{- fail (printf "%s.flags.weights is fp8, but %s.flags.backend is %s: only cuda has them" .role .role $backend) -}}
 {{- end -}}
+{{- if and (eq $backend "cuda") (eq (toString (get $flags "kv-type")) "int8") -}}
+{{- fail (printf "%s.flags.kv-type is int8, but %s.flags.backend is cuda: only cpu has them" .role .role) -}}
+{{- end -}}
+{{- $kept := toString (default "0" (get $flags "prefix-cache-size")) -}}
+{{- if and (eq $backend "cuda") (ne $kept "0") -}}
+{{- fail (printf "%s.flags.prefix-cache-size is %s, but %s.flags.backend is cuda: only cpu keeps more than its KV cache holds" .role $kept .role) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -1,0 +1,71 @@
+#include "common/scratch_memory.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace nacre {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ScratchMemoryTest : public ::testing::Test {
+ protected:
+  ScratchMemoryTest()
+      : folder_(::testing::TempDir() + "/nacre_scratch_" +
+                std::to_string(getpid())) {
+    std::filesystem::create_directory(folder_);
+  }
+  ~ScratchMemoryTest() override { std::filesystem::remove_all(folder_); }
+
+  const std::string folder_;
+};
+
+TEST_F(ScratchMemoryTest, HoldsWhatIsWritten) {
+  for (const std::string& where : {std::string(), folder_}) {
+    const auto memory = ScratchMemory::Create(100000, where);
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    EXPECT_EQ((*memory)->size(), 100000u);
+    EXPECT_EQ((*memory)->data()[99999], 0);
+    (*memory)->data()[99999] = 7;
+    EXPECT_EQ((*memory)->data()[99999], 7);
+  }
+}
+
+TEST_F(ScratchMemoryTest, ItsFileHasNoName) {
+  const auto memory = ScratchMemory::Create(4096, folder_);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(ScratchMemoryTest, ItsRoomIsTakenAtOnce) {
+  const auto before = std::filesystem::space(folder_).free;
+  // More than any disk here has, and less than a file may be.
+  const size_t bytes = size_t{1} << 42;
+  ASSERT_LT(before, bytes);
+  const auto refused = ScratchMemory::Create(bytes, folder_);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted)
+      << refused.status();
+  EXPECT_THAT(refused.status().ToString(),
+              HasSubstr("no room for 4398046511104 bytes in " + folder_));
+}
+
+TEST_F(ScratchMemoryTest, AFolderThatIsNoneIsNamed) {
+  const std::string missing = folder_ + "/none";
+  auto refused = ScratchMemory::Create(4096, missing);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(refused.status().ToString(), HasSubstr(missing));
+  const std::string file = folder_ + "/file";
+  std::ofstream(file) << "x";
+  refused = ScratchMemory::Create(4096, file);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().ToString(), HasSubstr(file));
+}
+
+}  // namespace
+}  // namespace nacre
