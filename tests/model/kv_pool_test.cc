@@ -68,9 +68,8 @@ TEST_F(KvPoolTest, Int8CountsItsScales) {
   KvPool::Shape shape = kShape;
   shape.type = kernels::DType::kInt8;
   const int vectors = 2 * shape.num_layers * shape.num_key_value_heads;
-  EXPECT_EQ(KvPool::BytesPerToken(shape), vectors * (shape.head_dim + 4));
-  shape.head_dim = 66;  // filled up to whole words
-  EXPECT_EQ(KvPool::BytesPerToken(shape), vectors * (68 + 4));
+  EXPECT_EQ(shape.head_dim, 10);  // filled up to whole words
+  EXPECT_EQ(KvPool::BytesPerToken(shape), vectors * (12 + 4));
   shape.head_dim = 128;  // half of bf16, and a thirty-second more
   EXPECT_EQ(KvPool::BytesPerToken(shape), vectors * 132);
 }

@@ -101,7 +101,8 @@ nacre_mutant_statement(close_forgotten worker/engine/session_table.cc
 nacre_mutant_statement(lost_stream_kept worker/engine/session_table.cc
   [[if (session->stream != stream || session->closing) continue;]] [[continue;]])
 nacre_mutant_statement(cached_tokens_not_told worker/engine/session_accounts.cc
-  [[outbox_->Common(session.stream).cached.push_back({session.id, taken});]] [[]])
+  [[outbox_->Common(session.stream)
+      .cached.push_back({session.id, taken.positions});]] [[]])
 
 # ------------------------------------------------------------- the draft's state
 nacre_mutant(rejected_token_kept speculation/draft_session.cc
@@ -267,8 +268,8 @@ nacre_mutant(prefix_without_its_beginning model/block_pool.cc
   [[block.parent = kRoot]])
 
 nacre_mutant(kept_without_its_beginning model/block_store.cc
-  [[slots_.PublishAs(node, parent,]]
-  [[slots_.PublishAs(node, BlockPool::kRoot,]])
+  [[slots_.PublishAs(node, parent, token_ids, slot->blocks.front())]]
+  [[slots_.PublishAs(node, BlockPool::kRoot, token_ids, slot->blocks.front())]])
 nacre_mutant_statement(brought_block_not_loaded model/block_store.cc
   [[Load(found->block, block);]] [[]])
 nacre_mutant_statement(brought_block_not_followed model/block_sequence.cc

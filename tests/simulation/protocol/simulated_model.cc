@@ -197,9 +197,15 @@ SimulatedModel::NewTreeSequence(int max_length, int num_slots,
               num_slots);
 }
 
+void SimulatedModel::LoseWhatIsUnused() {
+  const auto all = blocks_.Reserve(blocks_.num_available(), {});
+  blocks_.Release(all->blocks);
+}
+
 std::unique_ptr<model::Sequence> SimulatedModel::Make(
     SessionOnWorker* session, int max_length,
     model::BlockPool::Reservation reservation, int num_slots) {
+  if (store_ != nullptr && ++sequences_made_ % 2 == 0) LoseWhatIsUnused();
   auto sequence = std::make_unique<SimulatedSequence>(
       this, max_length, std::move(reservation), num_slots);
   sequence->session = session;

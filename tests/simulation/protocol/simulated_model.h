@@ -166,6 +166,8 @@ class SimulatedModel final : public model::LanguageModel {
  private:
   friend class SimulatedSequence;
   class Store;
+  // As if a session had come that needed all room, and gone.
+  void LoseWhatIsUnused();
   std::unique_ptr<model::Sequence> Make(
       SessionOnWorker* session, int max_length,
       model::BlockPool::Reservation reservation, int num_slots);
@@ -176,6 +178,7 @@ class SimulatedModel final : public model::LanguageModel {
   model::BlockPool blocks_;
   std::vector<Cell> cells_;  // [blocks, block_size]
   std::unique_ptr<Store> store_;
+  int sequences_made_ = 0;
   std::vector<SimulatedSequence*> sequences_;
   std::vector<float> logits_;
   std::vector<float> hidden_;
