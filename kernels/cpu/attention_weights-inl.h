@@ -20,27 +20,15 @@ HWY_BEFORE_NAMESPACE();
 namespace nacre::kernels {
 namespace HWY_NAMESPACE {
 
-// Where a vector of words is read in each quarter.
-struct KeyWords {
-  const char* key0;
-  const char* key1;
-  const char* key2;
-  const char* key3;
-};
-
-// sums[i] += q[i] times part kPart of the words, and the parts after it. Words
-// are loaded for each part again: registers are short.
+// sums[i] += q[i] times part kPart of the words of the quarters.
 template <class Kv, size_t kPart, int kQueries>
-HWY_INLINE void AddKeys(const KeyWords& keys, const float* q,
+HWY_INLINE void AddKeys(const char* key0, const char* key1, const char* key2,
+                        const char* key3, const float* q,
                         VF32 (&sums)[kQueries][kVectors]) {
-  const VF32 k[kVectors] = {Kv::Part(LoadWords(keys.key0), kPart),
-                            Kv::Part(LoadWords(keys.key1), kPart),
-                            Kv::Part(LoadWords(keys.key2), kPart),
-                            Kv::Part(LoadWords(keys.key3), kPart)};
-  MultiplyAdd(k, q, 1, sums);
-  if constexpr (kPart + 1 < Kv::kPerWord) {
-    AddKeys<Kv, kPart + 1>(keys, q + kQueries, sums);
-  }
+  const VF32 k[kVectors] = {
+      Kv::Part(LoadWords(key0), kPart), Kv::Part(LoadWords(key1), kPart),
+      Kv::Part(LoadWords(key2), kPart), Kv::Part(LoadWords(key3), kPart)};
+  MultiplyAdd(k, q + kPart * kQueries, 1, sums);
 }
 
 // scores[i, p] = q[i] . keys[p] for all positions of the split; for those that
@@ -62,9 +50,22 @@ void Scores(const SplitKv& kv, const float* q, Fetch* fetch, float* scores) {
     for (size_t d = 0; d < kv.width; d += Kv::kPerWord) {
       FetchLines(ahead, ahead_offset);
       ahead_offset += ahead.step;
-      const KeyWords keys = {key0 + offset, key1 + offset, key2 + offset,
-                             key3 + offset};
-      AddKeys<Kv, 0>(keys, q + d * kQueries, sums);
+      const VF32 k[kVectors] = {Kv::Part(LoadWords(key0 + offset), 0),
+                                Kv::Part(LoadWords(key1 + offset), 0),
+                                Kv::Part(LoadWords(key2 + offset), 0),
+                                Kv::Part(LoadWords(key3 + offset), 0)};
+      MultiplyAdd(k, q + d * kQueries, 1, sums);
+      // Each part loads again: registers are short.
+      if constexpr (Kv::kPerWord >= 2) {
+        AddKeys<Kv, 1>(key0 + offset, key1 + offset, key2 + offset,
+                       key3 + offset, q + d * kQueries, sums);
+      }
+      if constexpr (Kv::kPerWord == 4) {
+        AddKeys<Kv, 2>(key0 + offset, key1 + offset, key2 + offset,
+                       key3 + offset, q + d * kQueries, sums);
+        AddKeys<Kv, 3>(key0 + offset, key1 + offset, key2 + offset,
+                       key3 + offset, q + d * kQueries, sums);
+      }
       offset += stride;
     }
     StoreSums(sums, kScoreStride, kQuarter, scores + p);
