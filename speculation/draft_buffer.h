@@ -73,8 +73,9 @@ class DraftBuffer {
   // knowing less, it will go on.
   int left_main_length() const { return left_main_length_; }
 
-  // Of the positions since the last call: how many the draft had a token for,
-  // all before being right, and for how many the right one.
+  // Counts over the positions of the text since the last call. verified: the
+  // draft had a token there, and all of its tokens before it were right.
+  // accepted: this token was the right one, too.
   struct Account {
     int verified = 0;
     int accepted = 0;
