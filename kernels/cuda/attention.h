@@ -2,8 +2,8 @@
 //
 // A context is cut into splits (SplitRule). A block of threads takes one split
 // of one KV head for a tile of queries. The tile has the query heads that share
-// it, of a few rows of one session. Each split has a maximum, a sum and
-// a sum of values of its own. They are merged from the first split to the last
+// it, of a few rows of one session. Each split has a maximum, a sum and a sum
+// of values of its own. They are merged from the first split to the last
 // (online softmax). Or a block takes all splits of a tile one after another,
 // and merges as it goes. Then nothing is kept in memory, and the bits are the
 // same.
