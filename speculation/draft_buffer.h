@@ -73,9 +73,8 @@ class DraftBuffer {
   // knowing less, it will go on.
   int left_main_length() const { return left_main_length_; }
 
-  // Counts over the positions of the text since the last call. verified: the
-  // draft had a token there, and all of its tokens before it were right.
-  // accepted: this token was the right one, too.
+  // Of the positions since the last call. verified: the draft had a token
+  // there, all before it being right. accepted: it was the right one, too.
   struct Account {
     int verified = 0;
     int accepted = 0;

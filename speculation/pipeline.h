@@ -77,9 +77,8 @@ struct TargetPlan {
   int64_t gate_timeout_ns = 0;
   // Ratio test: a step whose tail tokens were all accepted reports them at
   // once. It ends only once its last row can judge the draft's next token, or
-  // once none will come. (PEARL: no last row is spent on a token of the
-  // target's own.) False while the draft rests: the draft does not say again
-  // that none will come.
+  // none will come. (PEARL: no last row is spent on a token of the target's
+  // own.) False while the draft rests: it does not say again that none will.
   bool holds_last_row = false;
   // Of a tree: the most of its nodes that one step verifies, none deeper than
   // the window. The target chooses how many (step_rows.h). 0: the best path

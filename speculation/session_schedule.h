@@ -1,6 +1,5 @@
-// One session as the coordinator sees it: which plan both workers follow, and
-// which draft may speak for it. Also what has been committed, and the account
-// of it all.
+// One session as the coordinator sees it: which plan both workers follow, which
+// draft may speak for it. Also what has been committed, and the account of it.
 //
 // Pure: no I/O, no clock, no threads.
 

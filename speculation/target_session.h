@@ -98,9 +98,8 @@ class TargetSession {
   // unless HoldsLastRow said so.
   const DraftWait& wait() const { return wait_; }
 
-  // Whether to ask for nodes of the target's own for the next step. So it is
-  // where the draft has none for that step, and the target has not proposed
-  // any.
+  // Whether to ask for nodes of the target's own for the next step: the draft
+  // has none, and they were not asked for.
   bool WantsSuffixes() const;
   // What they may be. Without slots they are a chain.
   SuffixLimits suffix_limits() const;

@@ -8,10 +8,10 @@
 // clients: pairing.h, request_desk.h, relocator.h, event_router.h.
 //
 // Thread-safe. Under its one lock it only decides (and searches for the first
-// plan of a session). The rest follows after unlocking, in the order of the
-// decisions: it writes to workers and clients, makes text and metrics, and
-// searches for plans. The thread that decided does it, or one that is already
-// delivering. Lists and scrapes do not take the lock.
+// plan of a session). After unlocking, this thread or one that is already
+// delivering does the rest, in the order of the decisions. It writes to workers
+// and clients, makes text and metrics, and searches for plans. Lists and
+// scrapes do not take the lock.
 
 #ifndef COORDINATOR_DISPATCH_DISPATCHER_H_
 #define COORDINATOR_DISPATCH_DISPATCHER_H_
@@ -85,14 +85,13 @@ class Dispatcher {
   // that was served last.
   absl::optional<WorkerInfo> expected_model() const;
 
-  // Starts a session, or lets it wait until a target has room for it. Its
-  // output goes to `sink`, which is told nothing when this fails. Errors:
+  // Starts a session, or lets it wait until a target has room. Returns its id.
+  // Its output goes to `sink`, which is told nothing when this fails. Errors:
   // - UNAVAILABLE: there was no target yet, or none is ready and requests do
   //   not wait for one; another model; draining.
   // - ALREADY_EXISTS: request_id is running or waiting.
   // - FAILED_PRECONDITION: no target has the numerics_id asked for.
   // - RESOURCE_EXHAUSTED: no target is large enough, or the queue is full.
-  // Returns the session's id.
   absl::StatusOr<uint64_t> Start(RequestSpec request,
                                  std::shared_ptr<ResponseSink> sink);
   // The choices of a call, in order, at once: none can end, and give up the
