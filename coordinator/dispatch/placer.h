@@ -96,9 +96,9 @@ class Placer {
   // ready target, of the next one, of which nothing is known but its model.
   // RESOURCE_EXHAUSTED has the reason kNeverFits.
   absl::Status CheckServable(const RequestSpec& request, int64_t now_ns) const;
-  // kNeverFits, and why, where `count` requests like it that come at once could
-  // never all find a place: on those targets, or among the `max_queue` that
-  // wait. They are the choices of a call, which run on targets of one kind.
+  // kNeverFits, and why, where `count` such requests at once could never all
+  // find a place on those targets or among the `max_queue` that wait. They are
+  // the choices of a call, which run on targets of one kind.
   absl::Status CheckTogether(const RequestSpec& request, int64_t count,
                              int max_queue, int64_t now_ns) const;
 
