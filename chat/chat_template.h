@@ -89,11 +89,11 @@ class ChatTemplate {
   static absl::StatusOr<ChatTemplate> Parse(std::string_view source,
                                             Options options = {});
 
-  // The text of a prompt; encode it without adding special tokens.
-  // `messages` is a list of objects. INVALID_ARGUMENT: it is not; the template
-  // refuses it (raise_exception, the message is the template's); or it uses a
-  // value in a way that Python does not allow. RESOURCE_EXHAUSTED: a limit is
-  // reached. UNIMPLEMENTED: a value is used in a way that is not supported.
+  // The text of a prompt; encode it without adding special tokens. `messages`
+  // is a list of objects. INVALID_ARGUMENT: it is not, or the template refuses
+  // it (raise_exception, with its message), or uses a value as Python does not
+  // allow. RESOURCE_EXHAUSTED: a limit is reached. UNIMPLEMENTED: a value is
+  // used in a way that is not supported.
   absl::StatusOr<std::string> Render(const nlohmann::ordered_json& messages,
                                      const RenderOptions& options = {}) const;
 

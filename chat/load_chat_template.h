@@ -47,13 +47,16 @@ struct TemplateFiles {
 absl::StatusOr<Options> LoadNamedTokens(const TemplateFiles& files,
                                         Options options = {});
 
-// Reads the first of: `file`; chat_template.jinja of the folder;
-// `chat_template` of tokenizer_config.json, a text or a list of {"name",
-// "template"}, of which "default" is used, and "tool_use" for requests with
-// tools; tokenizer.chat_template of a GGUF file in place of the folder. Named
-// tokens are LoadNamedTokens'. Nothing: there is no template. NOT_FOUND: a file
-// that `files` names is not there. INVALID_ARGUMENT or UNIMPLEMENTED: a file is
-// malformed, or the template is not supported. Messages name the file.
+// Reads the first of:
+// - `file`;
+// - chat_template.jinja of the folder;
+// - `chat_template` of tokenizer_config.json: a text, or a list of {"name",
+//   "template"}. Of a list it takes "default", and "tool_use" for requests with
+//   tools;
+// - tokenizer.chat_template of a GGUF file in place of the folder.
+// Named tokens are LoadNamedTokens'. Nothing: there is no template. NOT_FOUND:
+// a file that `files` names is not there. INVALID_ARGUMENT or UNIMPLEMENTED: a
+// file is malformed, or the template is not supported. Messages name the file.
 absl::StatusOr<std::optional<ChatTemplates>> LoadChatTemplates(
     const TemplateFiles& files, Options options = {});
 

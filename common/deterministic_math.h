@@ -1,5 +1,5 @@
 // Logarithm, exponential and Gumbel noise as fixed sequences of float32 fused
-// multiply-adds: every backend and compiler computes the same bits, which a
+// multiply-adds. So every backend and compiler computes the same bits, which a
 // libm does not promise. Accurate to a few units in the last place.
 //
 // Thread-safe: pure functions.

@@ -72,8 +72,8 @@ class FlagSet {
                    std::vector<std::string>* values, absl::string_view help);
 
   // The flags that are added from here on belong to `group`, until the next.
-  // With a prefix, as "draft-", they are the same flags for someone else: their
-  // names begin with it, their help with `whose`, and no default is named.
+  // With a prefix, as "draft-", they are the same flags for another program.
+  // Their names begin with it, their help with `whose`; no default is named.
   void BeginGroup(std::string group, std::string prefix = "",
                   std::string whose = "") {
     group_ = std::move(group);
@@ -81,8 +81,8 @@ class FlagSet {
     whose_ = std::move(whose);
   }
   // Those of a group that were given, in the environment or in the arguments,
-  // each as "--name=value" without its prefix, in the order that they were
-  // added: for a program that understands the same group.
+  // in the order that they were added. Each is "--name=value", without its
+  // prefix, for a program that has the same group.
   std::vector<std::string> Given(absl::string_view group) const;
 
   // Fills the variables from `args`, then those that were not given from the

@@ -1,4 +1,4 @@
-// Functions that kernels of a GPU compute too, to the same bits: marked
+// Functions that kernels of a GPU compute too, to the same bits. Marked
 // NACRE_HOST_DEVICE they are plain C++, and the device's as well where nvcc
 // compiles them.
 //

@@ -3,8 +3,8 @@
 // back.
 //
 // Thread-safe: immutable. Truncating a file while it is mapped ends the process
-// (SIGBUS), as for every program that maps files: weights are mapped only while
-// they are loaded.
+// (SIGBUS), as for every program that maps files. So weights are mapped only
+// while they are loaded.
 
 #ifndef COMMON_MAPPED_FILE_H_
 #define COMMON_MAPPED_FILE_H_

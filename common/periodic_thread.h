@@ -1,5 +1,5 @@
-// One thread that calls a function again and again: what looks at a clock, a
-// file or a counter has no thread of its own to write.
+// One thread that calls a function again and again. A class that looks at a
+// clock, a file or a counter need not write a thread of its own.
 
 #ifndef COMMON_PERIODIC_THREAD_H_
 #define COMMON_PERIODIC_THREAD_H_

@@ -1,7 +1,7 @@
 // Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel Random
-// Numbers: As Easy as 1, 2, 3", SC 2011). A number is a pure function of
-// (seed, position, token id, purpose), so the same request draws the same noise
-// on every backend, in every batch, after every restart.
+// Numbers: As Easy as 1, 2, 3", SC 2011). A number is a pure function of (seed,
+// position, token id, purpose). So the same request draws the same noise on
+// every backend, in every batch, after every restart.
 //
 // Thread-safe: no state.
 

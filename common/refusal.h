@@ -16,7 +16,7 @@
 
 namespace nacre {
 
-// As many requests wait as may; a request waited for room as long as it may; it
+// As many requests wait as may. A request waited for room as long as it may. It
 // needs more KV than any target has, or its choices more places than there are.
 inline constexpr char kQueueFull[] = "QUEUE_FULL";
 inline constexpr char kQueueTimeout[] = "QUEUE_TIMEOUT";

@@ -1,8 +1,8 @@
-// The draw of exact match, token by token: the token of the largest
-// logit / temperature + Gumbel noise, at temperature 0 of the largest logit;
-// ties keep the lower id, -inf is never drawn. What model::Sampler
-// draws, where nothing comes before the temperature and nothing is filtered, as
-// one number a token: a device may find the largest in any order. Only where a
+// The draw of exact match, token by token. It takes the token of the largest
+// logit / temperature + Gumbel noise, at temperature 0 of the largest logit.
+// Ties keep the lower id, -inf is never drawn. model::Sampler draws the same,
+// where nothing comes before the temperature and nothing is filtered. It is one
+// number a token, so a device may find the largest in any order. Only where a
 // sound forward cannot have given the row, it says so instead.
 //
 // Thread-safe: pure functions. Free of Abseil: kernels of a GPU include it.

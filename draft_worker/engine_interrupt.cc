@@ -11,7 +11,8 @@ namespace nacre::draft_worker {
 namespace {
 
 // Whether a commit has another token somewhere in what the draft has, or goes
-// beyond it: the token that is being drafted would stand after other tokens.
+// beyond it. The token that is being drafted would then stand after other
+// tokens.
 bool Contradicts(const speculation::Commit& commit,
                  const std::vector<int32_t>& tokens) {
   if (commit.first_position < 0) return false;  // malformed

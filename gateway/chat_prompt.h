@@ -35,9 +35,11 @@ class ChatPrompts {
       const chat::TemplateFiles& files, const tokenizer::Tokenizer& tokenizer);
 
   // The prompt's text; to be encoded without adding special tokens. Errors:
-  // FAILED_PRECONDITION (there is no template), INVALID_ARGUMENT (the template
-  // refuses the messages, or the request's own is none), RESOURCE_EXHAUSTED
-  // (over a limit of templates), UNIMPLEMENTED (what it uses is not supported).
+  // - FAILED_PRECONDITION: there is no template.
+  // - INVALID_ARGUMENT: the template refuses the messages, or the request's own
+  //   is none.
+  // - RESOURCE_EXHAUSTED: over a limit of templates.
+  // - UNIMPLEMENTED: what it uses is not supported.
   absl::StatusOr<chat::RenderedPrompt> Render(const Chat& chat) const;
 
   // The template; empty where there is none.

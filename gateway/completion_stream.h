@@ -1,5 +1,5 @@
 // One request for completions on its way: its calls of the service, one for
-// each prompt, and its answer over HTTP, whole or as a stream.
+// each prompt. Also its answer over HTTP, whole or as a stream.
 //
 // On the thread of the event loop. Lives as long as a call or the reply refers
 // to it. A reader that is slow stops the reading of its calls, and with it

@@ -20,8 +20,8 @@ namespace nacre::gateway {
 // ratio test above temperature 0, nor with the oracle.
 bool IsRepeatable(const v1::GenerateRequest& request);
 
-// Whether it is also what a coordinator says that has just started and has yet
-// to hear of some of its targets: none has the size or the numerics_id.
+// Whether it says that no target has the size or the numerics_id. A coordinator
+// that has just started says so, too, before it has heard of all its targets.
 bool MayMissTargets(const absl::Status& status);
 
 class CutAnswer {
@@ -42,11 +42,11 @@ class CutAnswer {
   // Whether every choice has its Complete.
   bool is_whole() const;
 
-  // Whether it has a rest that goes on as it would have: not where the request
-  // is not repeatable, and not where the coordinator did not say what a resume
+  // Whether it has a rest that goes on as it would have. It has none where the
+  // request is not repeatable, or the coordinator did not say what a resume
   // needs.
   bool can_go_on() const;
-  // The request that goes on behind what came (Resume of inference.proto), the
+  // The request that goes on after what came (Resume of inference.proto), the
   // whole one where nothing came, with a request_id that no attempt before had.
   // Requires can_go_on(), or that nothing came.
   v1::GenerateRequest Rest();

@@ -168,7 +168,7 @@ void GatewayService::Handle(HttpRequest request,
       return Dispatch(route, std::move(request), reply);
     }
   }
-  // What has a name behind its path.
+  // What has a name after its path.
   for (const auto& [prefix, endpoint] :
        {std::pair(kModelsPrefix, Endpoint::kModels),
         std::pair(kPagePrefix, Endpoint::kPage)}) {

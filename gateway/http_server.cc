@@ -156,8 +156,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
 
   // What comes is answered, and its connection closed after that. A proxy may
   // send a request on a connection that it keeps before it hears that it is
-  // closed, and must not repeat a POST: so those that wait for a request stay
-  // for a while.
+  // closed. It must not repeat a POST. So connections that wait for a request
+  // stay for a while.
   void BeginDrain(absl::Duration timeout) {
     acceptor_.close();
     closed_ = true;

@@ -25,7 +25,7 @@ constexpr size_t kMaxAheadBytes = 16384;
 // An answer that has so much waiting for its client fetches no more.
 constexpr size_t kRoomBytes = 16384;
 // How long what the client still sends is read and thrown away after the last
-// answer: to close at once might destroy what it has yet to receive.
+// answer. To close at once might destroy what it has yet to receive.
 constexpr absl::Duration kLinger = absl::Seconds(2);
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 constexpr char kBlankLine[] = "\r\n\r\n";

@@ -52,7 +52,7 @@ struct SessionHost {
   bool draining = false;   // answers that begin are their connections' last
   bool keeps_idle = true;  // what waits for a request stays open
   // Of bodies from their first byte until their answer begins and their request
-  // is let go, which may be on another thread and after the connection.
+  // is let go. That may be on another thread and after the connection.
   HeldBytes::Total held_bytes = std::make_shared<std::atomic<int64_t>>(0);
   int running = 0;  // requests whose answer has not ended
   // Told when a connection has closed, and when `running` has changed.

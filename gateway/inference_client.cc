@@ -27,7 +27,7 @@ namespace nacre::gateway {
 namespace {
 
 // Of further attempts without a new response, beyond the first one at each
-// coordinator and but for full queues: a request that ends its coordinator must
+// coordinator and but for full queues. A request that ends its coordinator must
 // not be carried from each to the next.
 constexpr int kMaxResumes = 3;
 

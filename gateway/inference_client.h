@@ -93,10 +93,10 @@ class InferenceClient {
 
   // Starts a call on one of the coordinators that answer, in turn. Where it
   // fails with UNAVAILABLE before its first response the next one is tried,
-  // each once. From then on, and where an answer is cut off, it waits for a
-  // coordinator that answers, and tries at most three times without a new
-  // response. Not counted are those with a full queue, or without a target of
-  // the right size or numerics_id, which may come: only a call that lost no
+  // each once. After that, and where an answer is cut off, the call waits for a
+  // coordinator that answers. It tries at most three times without a new
+  // response. Tries do not count that meet a full queue, or no target of the
+  // right size or numerics_id: one may come. Only a call that lost no
   // coordinator ends with these. Nothing is missing or comes twice. INTERNAL
   // where a coordinator goes on at another token. Call Next for the first
   // response.

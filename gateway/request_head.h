@@ -1,6 +1,6 @@
 // What the gateway demands of a request's head beyond what the HTTP library
-// does, so that no proxy in front can read the same bytes as other requests
-// (RFC 9112, 11.2).
+// does. So no proxy in front can read the same bytes as other requests (RFC
+// 9112, 11.2).
 //
 // Pure functions, but for random names.
 
@@ -21,17 +21,19 @@ namespace nacre::gateway {
 // line.
 std::optional<ApiError> CheckHeadBytes(absl::string_view head);
 
-// Its headers, names in lower case. An error: Host missing (HTTP 1.1), given
-// twice or no HOST[:PORT], Content-Length given twice or together with
-// Transfer-Encoding, a Transfer-Encoding other than "chunked",
-// Content-Encoding, an Expect other than "100-continue".
+// Its headers, names in lower case. An error:
+// - Host missing (HTTP 1.1), given twice or no HOST[:PORT];
+// - Content-Length given twice or together with Transfer-Encoding;
+// - a Transfer-Encoding other than "chunked", Content-Encoding, an Expect other
+//   than "100-continue".
 std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
                                      bool is_http_1_1);
 
-// Sets request->path, by its method, from the target of its first line: a path,
-// a whole address (http://HOST/PATH, whose host stands above Host's: no header
-// chooses what is served here), or "*" of OPTIONS. The query is left out. An
-// error: another form, or an address without a HOST or HOST:PORT.
+// Sets request->path, by its method, from the target of its first line. That is
+// a path, a whole address (http://HOST/PATH), or "*" of OPTIONS. A whole
+// address' host stands above Host's: no header chooses what is served here. The
+// query is left out. An error: another form, or an address without a HOST or
+// HOST:PORT.
 std::optional<ApiError> ReadTarget(absl::string_view target,
                                    HttpRequest* request);
 

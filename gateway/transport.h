@@ -49,9 +49,9 @@ std::unique_ptr<TransportFactory> PlainTransports();
 
 // TLS 1.2 and later with the certificate and key of `files`; where there is a
 // ca_file clients must show a certificate that it signed. The files are looked
-// at each period, and what comes after a change is served with the new ones; a
-// bad change is logged and not taken. Errors: those of
-// rpc::CheckCertificateAndKey and rpc::CheckAuthorities.
+// at each period. What comes after a change is served with the new ones. A bad
+// change is logged and not taken. Errors: those of rpc::CheckCertificateAndKey
+// and rpc::CheckAuthorities.
 absl::StatusOr<std::unique_ptr<TransportFactory>> TlsTransports(
     const rpc::TlsFiles& files, absl::Duration reload_period, EventLoop* loop);
 

@@ -38,9 +38,9 @@ class AttentionOps {
   // Type that keys and values are to be kept in (KvLayer::type).
   virtual DType kv_type() const = 0;
 
-  // Writes row i's key and value at contexts[i].position of its session (into
-  // the last slot of its tail, if it has one), rounded to nearest (ties to
-  // even) where the layer is bf16.
+  // Writes row i's key and value at contexts[i].position of its session, or
+  // into the last slot of its tail, if it has one. A layer of bf16 rounds them
+  // to nearest (ties to even).
   //   k, v: row i at k + i * row_stride, [num_kv_heads * head_dim]
   virtual void StoreKv(const float* k, const float* v, int row_stride,
                        absl::Span<const RowContext> contexts,

@@ -14,9 +14,9 @@
 //   * Pointers are to this backend's memory (Allocate); inputs and outputs do
 //     not overlap unless the op says "in place".
 //   * Batch invariance, the contract that makes speculation exact: each output
-//     row is a function of its own inputs alone, bit for bit, whatever the
-//     number of rows, their order or the thread count. Reductions run in an
-//     order fixed by the shape of the weights and by absolute positions.
+//     row is a function of its own inputs alone, bit for bit. The number of
+//     rows, their order and the thread count change nothing. Reductions run in
+//     an order fixed by the shape of the weights and by absolute positions.
 //   * Shapes that disagree are our own bug: checked, fatal.
 //   * What can fail at run time is Allocate, AllocateOnHost, Pack, PackTable
 //     and Synchronize; the other ops leave their errors to Synchronize.

@@ -6,8 +6,8 @@
 //
 // Errors: the status that Abort was called with, of the call that is under way
 // and all after it. What a failed call was to write is undefined, and others
-// may still be at it: memory of a call lives until all ranks have returned from
-// it.
+// may still be at it. So memory of a call lives until all ranks have returned
+// from it.
 //
 // One thread, the rank's, calls it, but for Abort, which any thread may call.
 

@@ -54,8 +54,8 @@ float QuantizeWeights(const float* values, WeightType type, int8_t* out) {
     return scale;
   }
   // Divided in double: the inverse of a tiny float32 scale is not finite. At
-  // this size doubles are whole numbers: added, it rounds, ties to even, and
-  // the compiler can do several at a time, which it cannot with nearbyint.
+  // this size doubles are whole numbers: to add it rounds, ties to even. The
+  // compiler can do several at a time, which it cannot with nearbyint.
   constexpr double kRound = 0x1.8p52;
   for (int i = 0; i < count; ++i) {
     const double steps = double{values[i]} / scale + kRound - kRound;

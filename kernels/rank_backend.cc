@@ -142,7 +142,7 @@ float* RankBackend::Reserve(size_t values, std::unique_ptr<Buffer>* buffer) {
   return (*buffer)->f32();
 }
 
-// Sums that wait for their neighbour lie one after the other: a shard's product
+// Sums that wait for their neighbour lie one after the other. A shard's product
 // is added to the sum before it as often as its number has ones at its end.
 const float* RankBackend::MultiplyInputs(const float* x, int rows,
                                          const Matrix& w) {

@@ -68,8 +68,8 @@ struct MatrixRows {
 class Checkpoint {
  public:
   // Of a folder, or of a GGUF file or the first of several. NOT_FOUND names the
-  // missing folder or file; INVALID_ARGUMENT or DATA_LOSS for a malformed one,
-  // an index that lists a tensor its shard lacks, or a shard name that is not a
+  // missing folder or file. INVALID_ARGUMENT or DATA_LOSS: a malformed one, an
+  // index with a tensor that its shard lacks, or a shard's name that is no
   // plain file name.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(
       const std::string& dir);

@@ -33,8 +33,8 @@ struct RopeScaling {
   std::vector<double> pair_factors;  // of each frequency: longrope
 };
 
-// Of the gate of a feed-forward block, or of the block where it has no gate:
-// then kGeluTanh or kGelu, of which kGelu is for these alone.
+// Of the gate of a feed-forward block. Where it has no gate, of the block:
+// kGeluTanh or kGelu. kGelu is for blocks without a gate alone.
 enum class Activation { kSilu, kGeluTanh, kGelu };
 
 // Caps of attention's scores and of logits; 0: none.
@@ -151,9 +151,9 @@ absl::Status ApplyGenerationConfig(absl::string_view generation_config_json,
 // as ParseConfig, with the file's name in front.
 absl::StatusOr<ModelConfig> ReadConfig(const std::string& dir);
 
-// What a fingerprint has of the config: all of config.json, or of a GGUF file
-// all metadata and the config that they and the tensors make, which holds the
-// factors of rope.
+// What a fingerprint has of the config: all of config.json. Of a GGUF file: all
+// metadata, and the config that they and the tensors make. That config holds
+// the factors of rope.
 absl::StatusOr<std::string> ReadConfigText(const std::string& dir);
 
 }  // namespace nacre::model

@@ -18,9 +18,10 @@
 
 namespace nacre::model {
 
-// `path`: a file as of Checkpoint::OpenFile, or a folder with `own_name`, where
-// that is not empty, and .safetensors or .pt after it, or else one of
-// Checkpoint::Open. NOT_FOUND: there is none.
+// `path`: a file as of Checkpoint::OpenFile, or a folder. Of a folder it opens
+// the file `own_name`.safetensors or .pt, where own_name is not empty and there
+// is one. Else it opens the folder as Checkpoint::Open does. NOT_FOUND: there
+// is none.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDraftTensors(
     const std::string& path, const std::string& own_name);
 

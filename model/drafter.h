@@ -1,7 +1,7 @@
-// What proposes tokens for the target to verify: a model of its own
+// What proposes tokens for the target to verify. It is a model of its own
 // (model_drafter.h), heads over the target's features, or tables of what was
-// said before. The engine that drafts owns the sessions, their tokens and
-// how each is sampled; a drafter owns what it drafts with: weights, KV, tables.
+// said before. The engine that drafts owns the sessions, their tokens and how
+// each is sampled; a drafter owns what it drafts with: weights, KV, tables.
 //
 // Thread-compatible: one thread, the engine's, uses a drafter and its
 // sequences; only forward_progress is for any.

@@ -1,7 +1,7 @@
 // What the config.json of an EAGLE draft says that its tensors' names do not
-// (eagle_files.h): shapes, the layers of the target that it reads, and which of
-// the variants it was trained as. Producers number the target's layers in two
-// ways and differ in their defaults: both are resolved here.
+// (eagle_files.h). It has shapes, the layers of the target that the draft
+// reads, and the variant that it was trained as. Producers number the target's
+// layers in two ways and differ in their defaults: both are resolved here.
 //
 // Pure.
 

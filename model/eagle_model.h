@@ -1,6 +1,6 @@
 // An EAGLE draft beside its target, from a published folder (eagle_files.h,
-// eagle_config.h): with e the embedding of a token and f the target's features
-// of the position before it,
+// eagle_config.h). With e the embedding of a token and f the target's features
+// of the position before it:
 //
 //   EAGLE-3  h = fc(f); a Llama layer over [norm(e); norm(h)] whose residual is
 //            h; logits = head(norm(out))

@@ -38,10 +38,10 @@ struct EagleWeights {
   int64_t size_bytes = 0;  // in the file
 };
 
-// NOT_FOUND, INVALID_ARGUMENT or UNIMPLEMENTED naming the tensor that is
-// missing, has another shape than the config implies, has an unknown type, or
-// names tokens that the target does not have. `target_vocab_size`: of the
-// target's head.
+// NOT_FOUND, INVALID_ARGUMENT or UNIMPLEMENTED name the tensor. It is missing,
+// has another shape than the config implies, has an unknown type, or names
+// tokens that the target does not have. `target_vocab_size`: of the target's
+// head.
 absl::StatusOr<EagleWeights> LoadEagleWeights(const Checkpoint& checkpoint,
                                               const EagleLayout& layout,
                                               const EagleConfig& config,

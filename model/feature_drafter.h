@@ -2,7 +2,7 @@
 // token after those that it is fed. It is of one of two kinds:
 //
 //   beside features (EAGLE, arXiv:2401.15077, 2503.01840): each token that is
-//     text beside the target's features of the position before it; guesses
+//     text beside the target's features of the position before it. Guesses
 //     beside what the draft computed itself
 //   over keys and values (GliDe, arXiv:2402.02082): all taps are kKv. A row
 //     attends to the target's positions before its own, as many as are there

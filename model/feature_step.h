@@ -1,5 +1,6 @@
-// What drafts over a target's features (feature_drafter.h) do alike in a call:
-// a KV cache of their own, the rows of the call, and which of them have logits.
+// What drafts over a target's features (feature_drafter.h) do alike in a call.
+// It holds their own KV cache, the rows of the call, and which of them have
+// logits.
 //
 // Thread-compatible, as the draft that owns it.
 

@@ -34,9 +34,9 @@ struct GlideConfig {
   int max_depth = 0;             // tokens
 };
 
-// INVALID_ARGUMENT: a field is missing, of the wrong type or out of range, or
-// is not what the target has, with the value and the limit. UNIMPLEMENTED: a
-// variant that is not known here.
+// INVALID_ARGUMENT, with the value and the limit: a field is missing, of the
+// wrong type, out of range, or unlike the target's. UNIMPLEMENTED: a variant
+// that is not known here.
 absl::StatusOr<GlideConfig> ParseGlideConfig(const Json& json,
                                              const ModelInfo& target,
                                              const KeptKv& kv);

@@ -1,6 +1,6 @@
 // A GliDe draft beside its target (arXiv:2402.02082), from a folder of Llama's
-// names (glide_weights.h): a small Llama whose layers also attend to what the
-// target has kept of the text,
+// names (glide_weights.h). It is a small Llama whose layers also attend to what
+// the target has kept of the text,
 //
 //   h += self attention(norm(h))
 //   h += W_o attention(turned(W_q h), the target's keys and values)

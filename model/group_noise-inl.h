@@ -63,7 +63,7 @@ using VU32 = hn::Vec<U32>;
 // Philox of common/philox.h on several counters side by side, each word in the
 // lower half of a 64-bit lane. What the upper half holds does not matter. Of
 // the counter {position, block, purpose, 0} only the block differs between
-// lanes, so that much of the first three rounds is the same for all.
+// lanes. So much of the first three rounds is the same for all.
 class GroupNoise {
  public:
   // Groups at a time: as many as it takes for vectors not to wait for their own

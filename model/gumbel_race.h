@@ -24,9 +24,9 @@ namespace nacre::model {
 
 inline constexpr int kTokensPerNoiseBlock = 4;
 
-// An upper bound on GumbelFromBits(bits), 0.07 above -ln(1 - u) at most (but
-// for the last few numbers) and so close for the large values that win. -ln(-ln
-// u) <= -ln(1 - u), and log2 of a float is at least its bits read as a
+// An upper bound on GumbelFromBits(bits). It is 0.07 above -ln(1 - u) at most
+// (but for the last few numbers), so it is close for the large values that win.
+// -ln(-ln u) <= -ln(1 - u), and log2 of a float is at least its bits read as a
 // fixed-point number.
 inline float GumbelUpperBound(uint32_t bits) {
   // (1 - u) * 2^31, rounded down.
@@ -95,9 +95,9 @@ class GumbelRace {
   void Add(float scaled, int32_t id);  // draws its noise
   void Add(float scaled, int32_t id, uint32_t bits);
 
-  // The first of the groups that has tokens of which the scaled value is at
-  // least `lowest` and, with the bound of their noise, at
-  // least bar(). False: there is none.
+  // Finds the first of the groups with tokens that may win. Their scaled value
+  // is at least `lowest`, and with the bound of their noise at least bar().
+  // False: there is none.
   bool NextContenders(const LogitRow& row, GroupRange groups, float lowest,
                       Contenders* contenders) const;
 

@@ -22,7 +22,7 @@ struct KvBudget {
 };
 
 // Bytes that a Forward of up to `rows` rows may come to hold on the device,
-// with logits of all of them; more than it does.
+// with logits of all of them. It holds less than that.
 int64_t ScratchBytes(const ModelConfig& config, int rows);
 
 // Bytes of the KV cache beside weights that are there already and scratch that

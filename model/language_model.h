@@ -72,8 +72,8 @@ class Sequence {
   // positions length and on. Its slots are empty then; the nodes below it stay
   // where they are. Changes nothing where the sequence is already longer than
   // `length`, so it may be repeated. INVALID_ARGUMENT (with the numbers), and
-  // nothing changed: a slot that is none or not of that path, a sequence that
-  // is shorter than `length`, a path that passes the reserved length.
+  // nothing changed: a slot that is none or not of that path. Likewise a
+  // sequence shorter than `length`, or a path that passes the reserved length.
   virtual absl::Status KeepPath(int length, absl::Span<const int32_t> slots) {
     static_cast<void>(length);
     if (slots.empty()) return absl::OkStatus();
@@ -110,8 +110,8 @@ struct TreeNode {
 };
 
 // Rows of one sequence in a ragged batch. The token ids are fed at positions
-// sequence->length() and on, the last nodes.size() of them as nodes of a tree;
-// the last num_logits of them yield logits.
+// sequence->length() and on, the last nodes.size() of them as nodes of a tree.
+// The last num_logits of them yield logits.
 struct SequenceRows {
   Sequence* sequence = nullptr;
   absl::Span<const int32_t> token_ids;
@@ -120,13 +120,13 @@ struct SequenceRows {
   // wanted; absent where the logits are. Empty: all logits are. Only of models
   // that draw tokens.                                          [num_logits]
   absl::Span<const absl::optional<TokenDraw>> draws = {};
-  // A hint. The next Forward will probably feed the sequences that have one
-  // just the tokens drawn of their last rows, in this order, and no other
-  // sequence. The token after that of this sequence will be drawn like this.
-  // The model may start that step early; no output depends on it. Only where
-  // the last row is drawn, so never of a model of the host, and where the
-  // sequence has room for the token. The caller then does not ask for
-  // final_hidden() of that Forward.
+  // A hint. The next Forward will probably feed only the sequences that have
+  // one, in this order. Each then gets just the token drawn of its last row.
+  // The token after that of this sequence will be drawn like this. The model
+  // may start that step early; no output depends on it. Only where the last row
+  // is drawn, so never of a model of the host, and where the sequence has room
+  // for the token. The caller then does not ask for final_hidden() of that
+  // Forward.
   absl::optional<TokenDraw> next_draw = {};
   // Of the last rows. Not together with next_draw.
   absl::Span<const TreeNode> nodes = {};
@@ -203,30 +203,30 @@ class LanguageModel {
   virtual int64_t kv_free_tokens() const = 0;
 
   // Runs the rows of all sequences as one batch and appends their KV, or keeps
-  // it in the nodes' slots. Returns
-  // logits [sum of num_logits less the draws, vocab_size] in batch order, valid
-  // until the next call. A row's logits do not depend on what else is in the
-  // batch. A sequence appears at most once. Errors: INTERNAL from the device,
-  // RESOURCE_EXHAUSTED where it or the host has no room. Then no sequence has
-  // changed its length, and slots that were to be filled are empty.
-  // INVALID_ARGUMENT (with the value and the limit) for a token id outside the
-  // vocabulary and for nodes that TreeSlots::CheckNodes refuses or that are
-  // outside the context; then nothing has changed.
+  // it in the nodes' slots. Returns logits [sum of num_logits less the draws,
+  // vocab_size] in batch order, valid until the next call. A row's logits do
+  // not depend on what else is in the batch. A sequence appears at most once.
+  // Errors: INTERNAL from the device, RESOURCE_EXHAUSTED where it or the host
+  // has no room. Then no sequence has changed its length, and slots that were
+  // to be filled are empty. INVALID_ARGUMENT (with the value and the limit) for
+  // a token id outside the vocabulary. Likewise for nodes that
+  // TreeSlots::CheckNodes refuses or that are outside the context. Then nothing
+  // has changed.
   virtual absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) = 0;
 
   // Whether rows may have draws: where logits would have to cross a bus.
   virtual bool draws_tokens() const { return false; }
   // The tokens of the last Forward's draws in batch order, valid until the next
-  // call: those that model::Sampler would have drawn from the logits, or
-  // kUnsoundDraw.
+  // call. They are those that model::Sampler would have drawn from the logits,
+  // or kUnsoundDraw.
   virtual absl::Span<const int32_t> drawn_tokens() const { return {}; }
   // What came of next_draws so far. A model that draws nothing begins nothing.
   virtual QueuedSteps queued_steps() const { return {}; }
 
   // What the logits of the last Forward were computed from, after the final
-  // norm: [sum of num_logits, hidden_size] in batch order, where the model
-  // computed it. Valid until the next call. Empty where the model shows none.
+  // norm, where the model computed it. [sum of num_logits, hidden_size] in
+  // batch order. Valid until the next call. Empty where the model shows none.
   virtual kernels::FloatView final_hidden() { return {}; }
   // For heads beside the model's own, over the same hidden states. Absent where
   // the model shows none.

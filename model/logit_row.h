@@ -58,8 +58,8 @@ void FindMaxima(const float* logits, int count, GroupRange groups,
 // maxima[g] /= temperature.
 void ScaleMaxima(float temperature, GroupRange groups, float* maxima);
 
-// Whether a sound forward can have given the row: none of the values is NaN or
-// +inf, and one at least is finite (-inf masks a token).
+// Whether a sound forward can have given the row. Then no value is NaN or +inf,
+// and at least one is finite (-inf masks a token).
 bool IsSoundRow(const float* logits, int count);
 
 // The largest value, NaN aside; -inf if there is none.

@@ -2,8 +2,8 @@
 // the names of their tensors alone; k is a head, j one of its residual blocks:
 //
 //   medusa     {k}.{j}.linear.weight and .bias, as FasterDecoding/Medusa and
-//              TGI save them; {k}.{blocks}.weight is the head's own vocabulary,
-//              which files of version 1 have and those of version 2 have not
+//              TGI save them. {k}.{blocks}.weight is the head's own vocabulary:
+//              files of version 1 have it, those of version 2 do not
 //   vllm       blocks.{k}.layers.{j}.weight, perhaps .bias; lm_heads.{k}.weight
 //              of each head, or lm_heads.0.weight of all; perhaps token_map
 //   modelopt   parallel_draft_heads.{k}.medusa_layers.{j}.linear.weight and

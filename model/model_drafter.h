@@ -1,7 +1,7 @@
 // A causal language model as a drafter. The children of a node are the tokens
 // of the largest scores, logit / temperature + noise of their position, in its
 // row of logits. A lone child is the token that model::Sampler draws. Where the
-// model draws tokens itself, a lone child is drawn where its logits are; those
+// model draws tokens itself, it draws a lone child where the logits are. Logits
 // of nodes with several children come to the host, which ranks them.
 //
 // Several nodes of a sequence must be neighbours in a call. Thread-compatible.

@@ -194,9 +194,9 @@ TopCandidates Sampler::Greedy(const float* values, int places) {
   if (best == -kInfinity) return top;
   top.Add(FindScaled(row, groups, best), best);
   if (places == 1 || best == kInfinity) return top;
-  // The best lie in as many groups, those of the largest maxima: each of these
-  // has a token that beats all of any other group, as of equal maxima the group
-  // of the lower ids is taken.
+  // The best lie in as many groups, those of the largest maxima. Each of these
+  // has a token that beats all of any other group: of equal maxima the group of
+  // the lower ids is taken.
   TopCandidates best_groups(places);
   for (int group = 0; group < groups.end; ++group) {
     best_groups.Add(group, row.maxima[group]);

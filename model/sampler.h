@@ -1,5 +1,5 @@
 // Logits to one token: bias and forbidden ends, penalties, temperature, top-k,
-// top-p, min-p, then the argmax of logit / T + Gumbel noise (the plain argmax
+// top-p, min-p. Then the argmax of logit / T + Gumbel noise (the plain argmax
 // at T = 0). The noise is a pure function of (seed, position, token id), shared
 // by draft and target. So the token is a pure function of the logits, the
 // parameters and the position.

@@ -8,9 +8,9 @@
 // after it fails, too. Only what is refused before a step begins,
 // INVALID_ARGUMENT, leaves the model as it was.
 //
-// It shows features and final hidden states, which every rank has whole, but no
-// vocabulary head and no keys and values, of which no rank has all. It draws no
-// tokens and cannot be interrupted: ranks would have to agree on when.
+// It shows features and final hidden states, which every rank has whole. It
+// shows no vocabulary head and no keys and values, of which no rank has all. It
+// draws no tokens and cannot be interrupted: ranks would have to agree on when.
 //
 // Thread-compatible, as any LanguageModel.
 

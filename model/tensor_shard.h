@@ -1,6 +1,6 @@
 // How a model's weights are split among the ranks of one worker (tensor
-// parallel): each has whole heads, and its share of the feed-forward blocks and
-// of the vocabulary head.
+// parallel). Each rank has whole heads, and its share of the feed-forward
+// blocks and of the vocabulary head.
 //
 // Values and pure functions.
 
@@ -34,10 +34,12 @@ struct TensorShard {
 // keys, values, gates and what is up.
 bool HasSplitRows(TensorRole role);
 
-// INVALID_ARGUMENT with the value and the limit where heads, feed-forward
-// blocks or the vocabulary cannot be split among so many ranks, or the inputs
-// of a sum not into kernels::kInputShards shards of whole groups of the weight
-// type; UNIMPLEMENTED for models of other families than Llama's kind.
+// INVALID_ARGUMENT, with the value and the limit:
+// - heads, feed-forward blocks or the vocabulary cannot be split among so many
+//   ranks;
+// - the inputs of a sum cannot be split into kernels::kInputShards shards of
+//   whole groups of the weight type.
+// UNIMPLEMENTED: models of other families than Llama's kind.
 absl::Status CheckSplit(const ModelConfig& config, kernels::WeightType weights,
                         int ranks);
 

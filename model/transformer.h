@@ -65,10 +65,10 @@ class Transformer : public LanguageModel {
   }
   int64_t kv_free_tokens() const override { return kv_pool_->free_tokens(); }
 
-  // As of LanguageModel. Our own bugs, fatal: a sequence past its reserved
-  // length, twice in the batch, without rows, with more nodes than rows, or of
-  // another model; and what HeadOutputs says of draws and
-  // SequenceRows of next_draw.
+  // As of LanguageModel. Our own bugs are fatal. Such is a sequence past its
+  // reserved length, twice in the batch, without rows, with more nodes than
+  // rows, or of another model. So is what breaks HeadOutputs' rules of draws or
+  // SequenceRows' of next_draw.
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
   bool draws_tokens() const override {

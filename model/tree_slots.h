@@ -27,10 +27,11 @@ class TreeSlots {
   int count() const { return static_cast<int>(slots_.size()); }
 
   // Whether these nodes can be fed in this order to a sequence that then holds
-  // `length` positions. INVALID_ARGUMENT (with the value and the limit): a slot
-  // out of range or filled twice; a parent that is no whole path, no slot of an
-  // earlier node and no position; a position that does not come after the
-  // parent's.
+  // `length` positions. INVALID_ARGUMENT (with the value and the limit):
+  // - a slot out of range or filled twice;
+  // - a parent that is no whole path, no slot of an earlier node and no
+  //   position;
+  // - a position that does not come after the parent's.
   absl::Status CheckNodes(absl::Span<const TreeNode> nodes, int length) const;
 
   // A node that CheckNodes accepted.

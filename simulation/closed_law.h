@@ -14,7 +14,7 @@ namespace nacre::simulation {
 double CostRatio(const FleetOptions& options);
 
 // What the law predicts as the speed-up over `ar`, for the window given or else
-// the best one; nullopt where something that it assumes is not so. All laws
+// the best one. nullopt where something that it assumes is not so. All laws
 // assume independent matches with an alpha in [0.01, 0.99] and one stream of
 // long answers (1,000 tokens) without a prompt to prefill. Step times are flat,
 // links have no delay, and workers live. Besides:

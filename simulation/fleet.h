@@ -1,7 +1,7 @@
-// `nacre simulate`: how fast a fleet would be. The world (world.h), which runs
-// the real dispatcher and engines, with workers whose steps take given times,
-// links with given delays and models that answer from a list of matches. One
-// seed decides everything, a second of traffic takes milliseconds.
+// `nacre simulate`: how fast a fleet would be. It is the world (world.h), which
+// runs the real dispatcher and engines. Steps of workers take given times,
+// links have given delays, and models answer from a list of matches. One seed
+// decides everything, a second of traffic takes milliseconds.
 //
 // What it leaves out: the CPU time of coordinator and workers outside of their
 // steps, and KV memory. Pure functions, no threads.
@@ -79,7 +79,7 @@ struct FleetOptions {
   double alpha = 0.7;
   speculation::MismatchShares rank_shares = speculation::kMismatchShares;
   std::vector<std::shared_ptr<const MatchTrace>> recorded;
-  // As of coordinator::DispatcherOptions: nodes that a step of a draft expands
+  // As of coordinator::DispatcherOptions. Nodes that a step of a draft expands
   // for a session of async, and rows of its tree in a step of a target. 1: a
   // chain.
   int draft_rows = 1;
@@ -89,8 +89,8 @@ struct FleetOptions {
   std::vector<ReplayedRequest> replay;
 
   // By rows of a step. A target step has one row a session and one a verified
-  // tail token, a draft step one a node that it expands and one more for each
-  // committed token that it had not drafted; prompt rows count in both.
+  // tail token. A draft step has one a node that it expands and one a committed
+  // token that it had not drafted. Prompt rows count in both.
   StepTimes target_step = StepTimes::Flat(10e6);
   StepTimes draft_step = StepTimes::Flat(2e6);
   // A draft ends a step early when a verdict has made it pointless, as the

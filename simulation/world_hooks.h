@@ -46,8 +46,8 @@ class WorldHooks {
   // When it gets to the worker's engine:
   virtual void OnArrived(Connection&, const wire::TargetCommands&) {}
   virtual void OnArrived(Connection&, const wire::DraftCommands&) {}
-  // What a worker says, when it says it (and may be changed), and as the codec
-  // gives it back, which may get a note for its arrival:
+  // What a worker says, when it says it (and may be changed). Then as the codec
+  // gives it back; that may get a note for its arrival:
   virtual void OnSaid(Connection&, wire::TargetEvents*) {}
   virtual void OnSaid(Connection&, wire::DraftEvents*) {}
   virtual std::shared_ptr<const void> NoteOf(Connection&,

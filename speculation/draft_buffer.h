@@ -73,8 +73,8 @@ class DraftBuffer {
   // knowing less, it will go on.
   int left_main_length() const { return left_main_length_; }
 
-  // Of the positions since the last call: how many the draft had a token for,
-  // all before being right, and for how many the right one.
+  // Of the positions since the last call. verified: the draft had a token
+  // there, all before it being right. accepted: it was the right one, too.
   struct Account {
     int verified = 0;
     int accepted = 0;

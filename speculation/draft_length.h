@@ -31,10 +31,10 @@ class DraftLength {
   // known before the row is.
   bool WillStop() const;
 
-  // For the next row of the session, before its token is appended, and before
-  // it is drawn unless looks_at_token(), when `row` must have it: else it is
-  // withheld. Fills in where the row stands in its chunk. kDiscard: the token
-  // is not appended.
+  // For the next row of the session, before its token is appended. Where
+  // looks_at_token(), the token is drawn first and `row` must have it. Else the
+  // call comes before the draw, and the policy does not see a token. Fills in
+  // where the row stands in its chunk. kDiscard: the token is not appended.
   LengthDecision Decide(DraftRow row);
 
   // After DraftSession::OnCommit took one: its last_commit().

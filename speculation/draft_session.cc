@@ -239,7 +239,7 @@ Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop,
 absl::optional<Tail> DraftSession::TakeStopNotice() {
   const StopMark blocked = Blocked();
   if (blocked == StopMark::kNone) return absl::nullopt;
-  // An end or a rest that still holds needs no second notice; a lead that a
+  // An end or a rest that still holds needs no second notice. A lead that a
   // commit did not free does, because the target forgets it when it steps.
   const bool holds = blocked == StopMark::kEnd || options_.plan.rests();
   if (announced_ == blocked &&

@@ -108,9 +108,9 @@ class DraftSession {
   uint32_t epoch() const { return options_.epoch; }
   // KV positions that may be kept: the last token has not been fed.
   int kv_limit() const { return length() - 1; }
-  // Positions that the last commit left as they were. After a mismatch in the
-  // middle of a commit (the verdict was on another draft's tail) tokens after
-  // it are new although they are below kv_limit().
+  // Positions that the last commit left as they were. Where the verdict was on
+  // another draft's tail, a mismatch may come in the middle of a commit. The
+  // tokens after it are new then, although they are below kv_limit().
   int kept_length() const { return kept_length_; }
 
   // What the last commit that was applied says of this draft's own tokens.

@@ -3,8 +3,9 @@
 //
 // Two waits, never at once: of a closed gate before a step, and of a step that
 // holds its last row (pipeline.h). Each ends by itself after the gate's
-// timeout. A draft of which nothing came meanwhile is SILENT until it is heard,
-// whatever it had sent before: a hung draft must not cost one timeout per step.
+// timeout. A draft that sent nothing meanwhile is SILENT until it is heard,
+// whatever it had sent before. So a hung draft does not cost one timeout per
+// step.
 //
 // Pure: no I/O, no clock (times are passed in, nanoseconds of one monotonic
 // clock), no threads. Owned by TargetSession.

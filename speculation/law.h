@@ -55,9 +55,9 @@ int PearlWindow(double cost_ratio, int max_window);
 
 // w*: how many tokens `async` waits for after a mismatch, in 0..max_gate: the
 // gate with the highest AsyncSpeedup. Its derivative is zero at
-// ln((1 - alpha^c) / (-c ln alpha)) / ln alpha - 1. (Without 1 - alpha^c, which
-// is near 1 only where c is large, the gate comes out too low: 0 instead of 4
-// at alpha 0.9, c 10.)
+// ln((1 - alpha^c) / (-c ln alpha)) / ln alpha - 1. (The factor 1 - alpha^c is
+// near 1 only where c is large. Without it the gate comes out too low: 0
+// instead of 4 at alpha 0.9, c 10.)
 int BestGate(double alpha, double cost_ratio, int max_gate,
              double round_trip = 0.0);
 

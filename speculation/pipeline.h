@@ -75,10 +75,10 @@ struct TargetPlan {
   int window = 0;
   // The gate opens this long after it began to wait, whatever is there.
   int64_t gate_timeout_ns = 0;
-  // Ratio test: a step whose tail tokens were all accepted reports them, but
-  // ends only once its last row can judge the draft's next token, or none will
-  // come. (PEARL: no last row is spent on a token of the target's own.) False
-  // while the draft rests: the draft does not say again that none will come.
+  // Ratio test: a step whose tail tokens were all accepted reports them at
+  // once. It ends only once its last row can judge the draft's next token, or
+  // none will come. (PEARL: no last row is spent on a token of the target's
+  // own.) False while the draft rests: it does not say again that none will.
   bool holds_last_row = false;
   // Of a tree: the most of its nodes that one step verifies, none deeper than
   // the window. The target chooses how many (step_rows.h). 0: the best path
@@ -111,7 +111,7 @@ enum class StopMark {
   kChunk,   // it does too, but a length policy ended a chunk with this token
   kLead,    // it holds all it may; the next commit lets it go on
   kPolicy,  // a length policy ended the chunk; the next commit lets it go on
-  // End of sequence, length, context or KV limit: only a text that leaves the
+  // End of sequence, length, context or KV limit. Only a text that leaves the
   // draft's main path helps.
   kEnd,
 };

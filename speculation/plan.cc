@@ -20,7 +20,7 @@ constexpr double kUnknownDraftTokenNs = 25e6;
 // in 64 loses 6 %, 1 in 4096 1 %.)
 constexpr float kLeastBranchScore = -9;
 
-// Twice the expected arrival of the tokens that the gate waits for: the verdict
+// Twice the expected arrival of the tokens that the gate waits for. The verdict
 // goes to the draft, which ends its useless token, and they come back.
 int64_t GateTimeoutNs(int gate, const StepCosts& costs) {
   const double token_ns =
@@ -29,16 +29,16 @@ int64_t GateTimeoutNs(int gate, const StepCosts& costs) {
   return static_cast<int64_t>(std::max(kMinGateTimeoutNs, 2.0 * expected));
 }
 
-// What a wait costs beyond the tokens, in target steps: the way of a verdict to
-// the draft and of its token back, and the token that the draft is in the
-// middle of. Half a token where it is, and it is about every other time.
+// What a wait costs beyond the tokens, in target steps. That is the way of a
+// verdict to the draft and of its token back. It is also half of the token that
+// the draft is in the middle of, about every other time.
 double RoundTrip(double cost_ratio, const StepCosts& costs) {
   if (costs.draft_token_ns <= 0.0) return 0.0;
   return (2.0 * costs.hop_ns / costs.draft_token_ns + 0.25) / cost_ratio;
 }
 
-// Near their optimum the laws are flat, and every drafted token that is not
-// used still costs power, and bandwidth where devices share it: the smallest
+// Near their optimum the laws are flat. Every drafted token that is not used
+// still costs power, and bandwidth where devices share it. So the smallest
 // window within this factor of the best one is taken. In shared steps less is
 // asked of it: there the law is somewhat too good.
 constexpr double kGoodWindow = 0.99;
@@ -72,10 +72,10 @@ int CoarseRows(double rows) {
 }
 
 // m* where others share the steps: the best window if all that follow the load
-// take the same, since what pays for one of them pays for all. (Each weighing
-// its own rows against the others' of the moment, all open their windows at
-// once and close them again.) No session waits for tokens: the rows and tokens
-// of a step are those of pearl.
+// take the same. What pays for one of them pays for all. (Each weighing its own
+// rows against the others' of the moment, all open their windows at once and
+// close them again.) No session waits for tokens: the rows and tokens of a step
+// are those of pearl.
 int SearchSharedWindow(const WindowSearches::Key& key) {
   const double alpha = key.alpha / kAlphaSteps;
   std::array<double, kMaxWindow + 1> rates;
@@ -118,7 +118,7 @@ int SharedWindow(double alpha, int max_window, const StepCosts& costs,
 
 // The leads of async: how far the draft may be when a verdict comes to it. A
 // verdict that finds it in the middle of a token makes this one a waste if it
-// is a mismatch, and the token holds up the next. Where that is likelier than
+// is a mismatch. Then the token holds up the next. Where that is likelier than
 // the token is useful, the draft stops before it: it then drafts whole tokens
 // between two verdicts. Else, and where it would abandon the token, nothing but
 // the window bounds it.
@@ -139,9 +139,9 @@ DraftPlan AsyncLeads(double alpha, const Gates& gates, int window,
                    : absl::optional<int>(static_cast<int>(whole));
   };
   // In flow a step starts before the verdict of the last one has reached the
-  // draft: its tail is what was sent until a round trip before that. `rate`
-  // tokens of each step's commit, the next tail after them, and what is
-  // drafted in the round trip beyond the time that the draft has to spare.
+  // draft. Its tail is what was sent until a round trip before that. Hence
+  // `rate` tokens of each step's commit and the next tail after them. And what
+  // is drafted in the round trip beyond the time that the draft has to spare.
   const auto flow = [&](int rate) {
     const double spare = std::max(0.0, cost_ratio - rate);
     const double late = std::max(0.0, round_trip - spare);
@@ -191,8 +191,8 @@ bool IsShared(const StepCosts& costs) {
 }
 
 // Of a draft that is of no use even to a session that has the target for
-// itself: it saves less than one step in twenty, and its steps slow the target
-// down where the two share a memory, which no law here counts.
+// itself. It saves less than one step in twenty. Its steps slow the target down
+// where the two share a memory, which no law here counts.
 constexpr double kUselessAlpha = 0.05;
 
 bool IsUseless(const PlanInputs& inputs) {
@@ -306,8 +306,8 @@ void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
   }
   plan->target.takes_all = true;
   const int depth = ShapeDepth(tree);
-  // After a token that is not the likeliest a list may be complete: no tail
-  // comes, and a target that waited for one would wait in vain.
+  // After a token that is not the likeliest a list may be complete. No tail
+  // comes then, and a target that waited for one would wait in vain.
   const int flow = LikeliestDepth(tree);
   for (int* lead :
        {&plan->draft.lead_after_mismatch, &plan->draft.lead_in_flow}) {

@@ -9,8 +9,8 @@
 // The lead of async grows by the tokens drafted while a message travels. It
 // shrinks where a verdict would find the draft in a token that is probably
 // wasted but must be finished. It is 0 (the draft rests) where other sessions
-// fill the step and no window pays, neither for this session nor for an average
-// one of its pair of workers. Even alone it is 0 where both hardly ever match.
+// fill the step and no window pays. Nor does one for an average session of its
+// pair of workers. Even alone it is 0 where both hardly ever match.
 //
 // In sd the draft also waits where a length policy ends a chunk.
 //

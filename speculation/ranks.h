@@ -36,9 +36,9 @@ inline constexpr MismatchShares kMismatchShares = {0.43, 0.17, 0.09, 0.06,
 // positions, so that a text that changes is followed.
 class RankHistogram {
  public:
-  // The prior counts as 4 positions, `prior_alpha` of them of rank 1, of the
-  // others so many of each rank: by default as measured on a distilled pair,
-  // where a second place is the likeliest mismatch.
+  // The prior counts as 4 positions, `prior_alpha` of them of rank 1. `shares`
+  // divides the others among the ranks above 1. Its default was measured on a
+  // distilled pair, where a second place is the likeliest mismatch.
   explicit RankHistogram(double prior_alpha = 0.7,
                          const MismatchShares& shares = kMismatchShares);
 
@@ -67,8 +67,9 @@ inline int TemperatureKind(float temperature) {
 
 // The probabilities that scores stand for. Of the `count` best candidates
 // P(candidate i is the target's) = within * softmax(score / tau)_i. tau and
-// `within` are estimated while running: tau by Newton's steps on the log
-// likelihood of the ranks seen, each as long as all before it allow.
+// `within` are estimated while running. tau moves by Newton's steps on the log
+// likelihood of the ranks seen. Each step is divided by the curvature summed so
+// far.
 //
 // One for each pair and kind of temperature: tau differs (about 0.6 at
 // temperature 0, 0.9 at 0.8, 0.7 at 1).

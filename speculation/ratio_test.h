@@ -1,5 +1,5 @@
 // The ratio test: a draft token x, drawn from q, is accepted with probability
-// min(1, p(x) / q(x)); else the token is drawn from norm(max(p - q, 0)). What
+// min(1, p(x) / q(x)). Else the token is drawn from norm(max(p - q, 0)). What
 // comes out has the law p, whatever q is (Leviathan et al., "Fast Inference
 // from Transformers via Speculative Decoding", ICML 2023, Algorithm 1).
 //

@@ -50,8 +50,8 @@ bool IsPossible(const Verdict& verdict, int generated) {
     return false;
   }
   // Mostly the window and one more are compared. Tails that were held up on
-  // their way may bring comparisons of all that was generated; a draft that is
-  // attached anew, those of one tail twice.
+  // their way may bring comparisons of all that was generated. A draft that is
+  // attached anew may bring those of one tail twice.
   const int most = generated + static_cast<int>(count) + kMaxTail;
   return verdict.accepted >= 0 && verdict.accepted <= verdict.verified &&
          verdict.verified <= most;

@@ -1,5 +1,5 @@
 // One session as the coordinator sees it: which plan both workers follow, which
-// draft may speak for it, what has been committed, and the account of it all.
+// draft may speak for it. Also what has been committed, and the account of it.
 //
 // Pure: no I/O, no clock, no threads.
 
@@ -44,8 +44,8 @@ struct SpeculationStats {
   // How often the target's token had each rank among the draft's candidates.
   std::array<int64_t, kBeyond> ranks = {};
   int64_t prepared = 0;  // of those above 1: a branch went on after the token
-  // Tokens that the target itself proposed from suffixes, and that were right:
-  // in none of the counts above but `committed`.
+  // Tokens that the target itself proposed from suffixes, and how many of them
+  // were right. Of the counts above only `committed` has them.
   int64_t suffix_proposed = 0;
   int64_t suffix_accepted = 0;
 };

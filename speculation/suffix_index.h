@@ -56,10 +56,10 @@ class SuffixIndex {
     absl::Span<const int32_t> next;
     int match = 0;  // tokens that are the same before it, up to kMaxMatch
   };
-  // The longest matches with the end of `context` among the newest
-  // kMaxOccurrences of the owner that match in its last 8 tokens, else 4, else
-  // 2; the newest first. What follows has at most `max_next` tokens. Where many
-  // texts share a hash, old occurrences may be missed.
+  // Looks for the owner's newest kMaxOccurrences that match in the last 8
+  // tokens of `context`, else 4, else 2. Finds those of them with the longest
+  // match, the newest first. What follows has at most `max_next` tokens. Where
+  // many texts share a hash, old occurrences may be missed.
   void Find(const TextOwner& owner, absl::Span<const int32_t> context,
             int max_next, std::vector<Occurrence>* found) const;
 

@@ -64,8 +64,8 @@ class TargetSession {
 
   // A tail message. It changes nothing if it is
   // - stale: an old epoch, or a base that does not yet cover the last mismatch;
-  // - malformed: a gap, a base or epoch ahead of this session, too many tokens;
-  //   with the ratio test a tree, or a token without its distribution;
+  // - malformed: a gap, a base or epoch ahead of this session, too many tokens.
+  //   With the ratio test also a tree, or a token without its distribution;
   // - repeated: kApplied. Repeated positions of others are skipped.
   // Of a malformed tree the nodes before the malformed one stay. May be called
   // while a step runs. `fates`: what became of its nodes, where they are this
@@ -99,7 +99,7 @@ class TargetSession {
   const DraftWait& wait() const { return wait_; }
 
   // Whether to ask for nodes of the target's own for the next step: the draft
-  // has none for it, and they have not been asked for.
+  // has none, and they were not asked for.
   bool WantsSuffixes() const;
   // What they may be. Without slots they are a chain.
   SuffixLimits suffix_limits() const;

@@ -71,9 +71,9 @@ class TokenTree {
     kContradicted,  // ... is another one: dropped
     kStale,         // its parent was dropped, or its number had its turn
     kRepeated,      // known already, with this parent and token
-    kMalformed,  // a number out of range or known otherwise, a parent that is
-                 // no lower number, a base beyond the text, a score that is
-                 // no logarithm of a probability, too many
+    // Number out of range or known otherwise, parent no lower number, base
+    // beyond the text, score no logarithm of a probability, too many.
+    kMalformed,
   };
   // `text` is the committed text: length() tokens. All but kAdded, kMerged and
   // kCommitted change nothing.

@@ -4,8 +4,8 @@
 // chain and best are this service's own. The others are for reproduction, and
 // rank candidates by the draft's probability q, as their papers do:
 //
-//   cape      GliDe with CaPE (arXiv:2402.02082): a chain, whose every token
-//             has the more siblings the less likely it is: 8 8 8 6 6 6 4 4 2 2
+//   cape      GliDe with CaPE (arXiv:2402.02082): a chain. The less likely a
+//             token is, the more siblings it has: 8 8 8 6 6 6 4 4 2 2
 //             candidates, itself included, for q of 0 to 0.1, to 0.2, ...
 //   eagle2    EAGLE-2 (arXiv:2406.16858): of each level the `width` likeliest
 //             nodes are expanded, with `width` children each, `depth` levels

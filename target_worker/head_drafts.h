@@ -42,8 +42,8 @@ class HeadDrafts {
   void Open(EngineSession& session, const OpenTarget& open);
 
   // After the verdicts of a step, which took so long, and before the model's
-  // next forward: what the heads say after the text of the sessions that will
-  // want to know. They pay for the time.
+  // next forward. Asks the heads what they say after the text of the sessions
+  // that will want to know. These sessions pay for the time.
   void Look(const Step& step, double row_price, int64_t step_ns);
 
  private:

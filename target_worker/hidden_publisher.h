@@ -1,5 +1,5 @@
-// Lets drafts read the target's hidden states: of each session that has a
-// channel with readers, that of the row that gave its last committed token.
+// Lets drafts read the target's hidden states. Of each session whose channel
+// has readers: the state of the row that gave its last committed token.
 //
 // The engine's thread.
 

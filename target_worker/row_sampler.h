@@ -43,9 +43,9 @@ class RowSampler {
     absl::Span<const int32_t> drawn;
     absl::Span<const float> logits;  // [others, vocab_size]
   };
-  // Takes or draws the target's tokens of one session along its walk, up to the
-  // first that no row stands for or whose row is unsound. Under the ratio test
-  // it leaves the row after an accepted tail to JudgeLastRow.
+  // Takes or draws the target's tokens of one session along its walk. Stops at
+  // the first that no row stands for, or whose row is unsound. Under the ratio
+  // test it leaves the row after an accepted tail to JudgeLastRow.
   //                                        outputs: of 1 + tail tokens rows
   void SampleRows(Session& session, const RowOutputs& outputs);
   // Of a chunk of a prompt: what its rows say of the tokens after them.

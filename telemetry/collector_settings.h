@@ -33,11 +33,13 @@ struct CollectorFlags {
 // looked at then. https is TLS and http is none. Without a scheme the endpoint
 // of the variable means TLS, that of the flag does if a file for it is named.
 //
-// Errors name the flag or the variable, never a header: INVALID_ARGUMENT (not
-// host:port, a certificate without its key, TLS files by flag for a plaintext
-// endpoint, headers that are not key=value or that gRPC cannot send, a timeout
-// outside [1 ms, 60 s], another compression than gzip), UNIMPLEMENTED (another
-// protocol than gRPC), and those of common/rpc/pem_files.h.
+// Errors name the flag or the variable, never a header. Besides those of
+// common/rpc/pem_files.h:
+// - INVALID_ARGUMENT: not host:port, a certificate without its key, TLS files
+//   by flag for a plaintext endpoint. Headers that are not key=value or that
+//   gRPC cannot send, a timeout outside [1 ms, 60 s], another compression than
+//   gzip.
+// - UNIMPLEMENTED: another protocol than gRPC.
 absl::StatusOr<Collector> ResolveCollector(const CollectorFlags& flags,
                                            const OtelVariables& variables);
 

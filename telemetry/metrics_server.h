@@ -1,5 +1,5 @@
 // Serves /metrics in Prometheus' text format and what probes ask for, on a port
-// of its own: neither shares a thread with gRPC, nor one with the other. A
+// of its own. Neither shares a thread with gRPC, nor one with the other. A
 // scrape that hangs and connections that say nothing delay no probe.
 //
 //   /startup /liveness /readiness   200, or 503 where it is not so; the body
@@ -32,8 +32,8 @@ class MetricsServer {
   using Source = std::shared_ptr<prometheus::Collectable>;
   using Health = std::function<HealthState()>;
 
-  // Serves nacre_build_info and what the sources collect; they are asked on a
-  // thread of their own, where they may block, and scrapes that come meanwhile
+  // Serves nacre_build_info and what the sources collect. They are asked on a
+  // thread of their own, where they may block. Scrapes that come meanwhile
   // share the next answer. `health` is asked at each request and must not
   // block; without it there are no probes. Errors: INVALID_ARGUMENT (not
   // host:port), UNAVAILABLE (the address cannot be bound), PERMISSION_DENIED

@@ -1,6 +1,6 @@
-// What main() of the programs that serve has in common: reads the flags, says
-// what --help and --version ask for, runs, and ends with one line where that
-// fails.
+// What main() of the programs that serve has in common. It reads the flags,
+// says what --help and --version ask for, runs, and ends with one line where
+// that fails.
 
 #ifndef TELEMETRY_PROGRAM_H_
 #define TELEMETRY_PROGRAM_H_

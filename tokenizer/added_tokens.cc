@@ -125,8 +125,8 @@ std::vector<TextSegment> AddedTokens::Split(
     }
     size_t begin = position;
     size_t end = position + match.size;
-    // A match that is then refused still uses up its text, and one may overlap
-    // white space that the token before took: both as in `tokenizers`.
+    // A match that is then refused still uses up its text. One may overlap
+    // white space that the token before took. Both are as in `tokenizers`.
     position = end;
     const AddedToken& token = tokens_[match.value];
     if (token.special && !parse_special) continue;

@@ -43,12 +43,12 @@ class AddedTokens {
   enum class Pass { kRaw, kNormalized };
 
   // Cuts valid UTF-8 `text` at the tokens of a pass: leftmost match first, of
-  // several the longest. With `parse_special` off special tokens stay text.
-  // Nor is a token found that is special, or named as such (<|...|>,
-  // <｜...｜>), whose first or last byte is in `user_text` (EncodeOptions): a
+  // several the longest. With `parse_special` off special tokens stay text. Nor
+  // is a token found whose first or last byte is in `user_text`
+  // (EncodeOptions), if it is special or named as such (<|...|>, <｜...｜>). A
   // shorter token may be there then. Empty segments are left out. White space
-  // that a token took along may also be in the segments after it, if a token
-  // in it was found. The first of more than `max_tokens` tokens is the last
+  // that a token took along may also be in the segments after it, if a token in
+  // it was found. The first of more than `max_tokens` tokens is the last
   // segment.
   std::vector<TextSegment> Split(absl::string_view text, Pass pass,
                                  bool parse_special, size_t max_tokens,

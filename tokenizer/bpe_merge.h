@@ -1,5 +1,6 @@
-// The merge loop of byte-pair encoding, shared by both file formats: a linked
-// list of symbols and a heap of candidate merges, O(n log n) in the symbols.
+// The merge loop of byte-pair encoding, shared by both file formats. It has a
+// linked list of symbols and a heap of candidate merges: O(n log n) in the
+// symbols.
 
 #ifndef TOKENIZER_BPE_MERGE_H_
 #define TOKENIZER_BPE_MERGE_H_

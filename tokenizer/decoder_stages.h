@@ -78,7 +78,7 @@ class ByteLevelStage : public TokenStage {
 };
 
 // "<0xE2>" to bytes. A run of them that is not valid UTF-8 as a whole becomes
-// one U+FFFD for each byte, so nothing of a run is known before it ends.
+// one U+FFFD for each byte. So nothing of a run is known before it ends.
 class ByteFallbackStage : public TokenStage {
  public:
   using TokenStage::TokenStage;

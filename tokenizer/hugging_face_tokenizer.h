@@ -1,8 +1,8 @@
 // A tokenizer from a Hugging Face tokenizer.json with a BPE model. Equal to the
 // `tokenizers` library, id by id. "truncation" and "padding" are not applied: a
 // prompt that is too long is an error of the caller, not cut. An added token
-// decodes to its content as written, also one that is matched normalized (some
-// versions of the library decode those to the normalized content).
+// decodes to its content as written, also one that is matched normalized. (Some
+// versions of the library decode those to the normalized content.)
 
 #ifndef TOKENIZER_HUGGING_FACE_TOKENIZER_H_
 #define TOKENIZER_HUGGING_FACE_TOKENIZER_H_

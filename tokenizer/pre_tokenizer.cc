@@ -172,8 +172,8 @@ absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
   return splitter.Finish(word.text.size());
 }
 
-// Depth first: a word is done before the next one is cut off, so that a text
-// that is too long is not cut to its end.
+// Depth first: a word is done before the next one is cut off. So a text that is
+// too long is not cut to its end.
 absl::Status PreTokenizer::ApplyFrom(size_t index, Word word,
                                      TakeWord take) const {
   if (index == steps_.size()) return take(std::move(word));

@@ -22,8 +22,8 @@ namespace nacre::tokenizer {
 // A stretch of text on its way to the model.
 struct Word {
   std::string text;
-  // So many of its bytes stem from the first character of the whole input:
-  // more than one word has some if the normalizer expanded that character.
+  // So many of its bytes stem from the first character of the whole input. More
+  // than one word has some if the normalizer expanded that character.
   size_t head_bytes;
 };
 

@@ -1,5 +1,5 @@
-// A compiled regular expression over UTF-8 text (PCRE2 with UTF, UCP and JIT),
-// with the meaning and the Unicode version (16) that the `tokenizers` library
+// A compiled regular expression over UTF-8 text (PCRE2 with UTF, UCP and JIT).
+// It has the meaning and the Unicode version (16) that the `tokenizers` library
 // gives it (Oniguruma). Immutable, thread-safe.
 
 #ifndef TOKENIZER_REGEX_H_

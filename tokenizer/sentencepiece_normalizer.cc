@@ -19,9 +19,10 @@ uint32_t LittleEndian32(absl::string_view bytes) {
   return value;
 }
 
-// A unit of the double array (the layout of darts-clone, 2011): bits 10-30 the
-// offset to the children, bit 9 scales it by 256, bit 8 says that child 0 is a
-// value, the low byte and bit 31 are the label.
+// A unit of the double array (the layout of darts-clone, 2011):
+// - bits 10-30: the offset to the children, which bit 9 scales by 256;
+// - bit 8: whether child 0 is a value;
+// - the low byte and bit 31: the label.
 constexpr uint32_t kLabelMask = (1u << 31) | 0xFF;
 constexpr uint32_t kValueMask = (1u << 31) - 1;
 bool HasValue(uint32_t unit) { return (unit >> 8 & 1) != 0; }

@@ -1,6 +1,6 @@
 // A tokenizer from a SentencePiece BPE model. Equal to the library's encoder
-// and decoder, id by id, except for what the library does not do: special
-// tokens in the text, BOS and EOS (after Hugging Face's LlamaTokenizer).
+// and decoder, id by id. Special tokens in the text, BOS and EOS, which the
+// library does not do, follow Hugging Face's LlamaTokenizer.
 
 #ifndef TOKENIZER_SENTENCEPIECE_TOKENIZER_H_
 #define TOKENIZER_SENTENCEPIECE_TOKENIZER_H_

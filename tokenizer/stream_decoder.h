@@ -20,17 +20,16 @@ class StreamDecoder {
                          bool skip_special_tokens = true)
       : decoder_(tokenizer->NewDecoder(skip_special_tokens)) {}
 
-  // Ids that come before the streamed ones, such as the prompt: their text is
+  // Ids that come before the streamed ones, such as the prompt. Their text is
   // not returned, but it decides whether the first streamed token keeps its
   // leading space. Call before Append.
   void SkipContext(absl::Span<const int32_t> ids);
 
   // The text that these ids complete. All results joined, and Flush, equal
-  // Decode of all ids (of the context and the streamed ids, less the text of
-  // the context that was complete).
-  // Held back: the bytes of an unfinished character; with a tokenizer.json that
-  // has a ByteFallback decoder a whole run of byte tokens, since one bad byte
-  // changes how all of them are shown.
+  // Decode of the context and the streamed ids, less the text of the context
+  // that was complete. Held back are the bytes of an unfinished character. With
+  // a ByteFallback decoder in tokenizer.json it is a whole run of byte tokens:
+  // one bad byte changes how all of them are shown.
   std::string Append(absl::Span<const int32_t> ids);
 
   // What was held back, incomplete bytes as U+FFFD. Nothing may follow.

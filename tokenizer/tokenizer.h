@@ -57,7 +57,7 @@ class Tokenizer {
   // library does; a tokenizer.json gives INVALID_ARGUMENT with the offset.
   // INVALID_ARGUMENT: text over kMaxTextBytes. RESOURCE_EXHAUSTED: a pattern of
   // the file backtracks too much on this text. OUT_OF_RANGE: the text has more
-  // ids than `options.max_ids`; time and memory are those of a text that has so
+  // ids than `options.max_ids`. It takes the time and memory of a text of so
   // many, and what reading and normalizing all of it takes.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text, EncodeOptions options = {}) const = 0;

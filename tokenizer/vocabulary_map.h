@@ -16,8 +16,9 @@ namespace nacre::tokenizer {
 inline constexpr int32_t kNoId = -1;
 
 struct VocabularyMap {
-  // Of each of the target's ids, that which the draft is fed for it: the one of
-  // the same text, else the last of those that spell it. [ids of the target]
+  // Of each of the target's ids, that which the draft is fed for it. It is the
+  // one of the same text, else the last of those that spell it. [ids of the
+  // target]
   std::vector<int32_t> fed;
   // ... and that of whose logit it has; kNoId: the draft never draws it. Each
   // of the draft's ids is there once at most.
@@ -26,9 +27,9 @@ struct VocabularyMap {
   double share = 0;
 };
 
-// Ids are the same where they stand for the same text after other text,
-// special ones where they have the same name or begin or end a text alike.
-// Bytes that are no whole character are compared by their pieces, as they are
+// Ids are the same where they stand for the same text after other text. Special
+// ones are where they have the same name or begin or end a text alike. Bytes
+// that are no whole character are compared by their pieces, as they are
 // written. Of ids that stand for the same text a byte token ("<0x41>") comes
 // last, then the lowest comes first. The target's ids are those of its
 // tokenizer and, without a text, as many as `size` says: rows that its head has

@@ -35,7 +35,7 @@ struct Terminal {
   bool out_is_tty = false;     // what a model writes is no command to it
 
   // A text of others on `out`, not flushed. On a tty control characters but
-  // line ends and tabs are shown as U+FFFD: they could clear the screen, change
+  // line ends and tabs are shown as U+FFFD. They could clear the screen, change
   // its title or put bytes into the user's input. `text` is UTF-8.
   void Show(absl::string_view text) const;
   // "error: CODE: message" on err; returns kExitError.
@@ -48,8 +48,9 @@ struct Terminal {
                                FlagSet* flags) const;
   // One line of progress; on a tty it replaces the last one.
   void Progress(absl::string_view line) const;
-  // Reports a stage of work and how much of it is done, 0 to 1, as a line of
-  // progress for each percent, or for each 25 where lines stay. Borrows this.
+  // Reports a stage of work and how much of it is done, 0 to 1. A line of
+  // progress comes for each percent, or for each 25 where lines stay. Borrows
+  // this.
   std::function<void(absl::string_view stage, double fraction)>
   PercentProgress() const;
   // On a tty, clears the line of progress.

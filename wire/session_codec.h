@@ -4,8 +4,9 @@
 // Decode(Encode(x)) == x for every message that one of ours sends. Decode takes
 // any message, and what it returns is safe to count with:
 //   - a part that breaks a bound of worker.proto, or has an enum value that we
-//     do not know, is left out and listed in `malformed`, with the field, its
-//     value and the limit; an Open keeps it as its `refusal`;
+//     do not know, is left out;
+//   - `malformed` lists it, with the field, its value and the limit; an Open
+//     keeps it as its `refusal`;
 //   - positions, lengths and token ids that do not fit an int become -1, which
 //     nothing accepts, and limits the largest int;
 //   - durations, sizes and rows of spans, and texts, are cut to what no worker

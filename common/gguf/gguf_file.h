@@ -3,8 +3,8 @@
 // the ggml project (docs/gguf.md there). A model may lie in several, of which
 // the first is named.
 //
-// A file is not believed: counts, lengths and products are checked, and tensors
-// must follow each other as ggml writes them, so none lies outside the file or
+// A file is not believed. Counts, lengths and products are checked, and tensors
+// must follow each other as ggml writes them. So none lies outside the file or
 // over another.
 //
 // Thread-safe: immutable after Open.

@@ -37,7 +37,7 @@ enum class ValueType : uint32_t {
 
 class Metadata {
  public:
-  // Reads `count` pairs. INVALID_ARGUMENT names the key: it is empty or there
+  // Reads `count` pairs. INVALID_ARGUMENT names the key. It is empty or there
   // twice, its type is unknown, it is an array of arrays, or a bool is neither
   // 0 nor 1.
   static absl::StatusOr<Metadata> Parse(uint64_t count, Cursor* cursor);

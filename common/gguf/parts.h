@@ -1,6 +1,6 @@
-// The parts of a model that lies in several GGUF files, as llama.cpp cuts one:
-// each says its number, how many there are and how many tensors they have
-// together (split.no, split.count, split.tensors.count); the first has the
+// The parts of a model that lies in several GGUF files, as llama.cpp cuts one.
+// Each says its number, how many there are and how many tensors they have
+// together (split.no, split.count, split.tensors.count). The first has the
 // metadata of all.
 //
 // Values and pure functions.

@@ -29,9 +29,10 @@ struct NamedToken {
 
 // One token a line, "NAME:TOKEN" or "TOKEN" (its name is then "token-" and the
 // beginning of its SHA-256). Blank lines and those that begin with # do not
-// count. INVALID_ARGUMENT with the line's number: a token shorter than 16
-// bytes or with other characters than a header may hold, an empty name, a
-// token given twice, or no token at all.
+// count. INVALID_ARGUMENT with the line's number:
+// - a token shorter than 16 bytes or with other characters than a header may
+//   hold;
+// - an empty name, a token given twice, or no token at all.
 absl::StatusOr<std::vector<NamedToken>> ParseTokens(absl::string_view text);
 
 // ParseTokens of a file. NOT_FOUND, PERMISSION_DENIED.

@@ -1,8 +1,8 @@
 // Keeps gRPC's callback threads for the life of the process.
 //
 // gRPC 1.51 starts them with the first user of the callback API and joins them
-// when the last channel or server goes. Where that last one is a channel that a
-// finished call lets go of, one of these threads joins itself, goes on and
+// when the last channel or server goes. That last one may be a channel that a
+// finished call lets go of. Then one of these threads joins itself, goes on and
 // takes from a queue that is gone. A user that never goes prevents it.
 
 #ifndef COMMON_RPC_CALLBACK_THREADS_H_

@@ -1,4 +1,4 @@
-// The connections of a port and their calls: where no more connections fit,
+// The connections of a port and their calls. Where no more connections fit,
 // those without a call make room, first those of the host that has most.
 
 #ifndef COMMON_RPC_CALLERS_H_

@@ -10,7 +10,7 @@
 namespace nacre::rpc {
 
 // A refusal (common/refusal.h) is among the details of the status, as
-// google.rpc.Status has them: an ErrorInfo with its reason and the domain
+// google.rpc.Status has them. It is an ErrorInfo with its reason and the domain
 // "nacre", and a RetryInfo where it says when to try again. So is the field at
 // fault: a BadRequest with one violation, which repeats a short message. Other
 // payloads are lost.

@@ -12,11 +12,11 @@ namespace nacre::rpc {
 
 // Parses all of `bytes`, which stay, into an empty message.
 //
-// A parsed message takes a few times its bytes, but for fields that cost much
-// more than they say: strings, messages and what the schema does not know take
-// some 30 times two bytes. More than `max_fields` of these, counted at any
-// depth, are refused before anything is parsed. INVALID_ARGUMENT: so many, or
-// bytes that are no message.
+// A parsed message takes a few times its bytes. But strings, messages and what
+// the schema does not know cost much more than they say: some 30 times two
+// bytes. More than `max_fields` of these, counted at any depth, are refused
+// before anything is parsed. INVALID_ARGUMENT: so many, or bytes that are no
+// message.
 absl::Status ParseMessage(const grpc::ByteBuffer& bytes, int max_fields,
                           google::protobuf::Message* message);
 

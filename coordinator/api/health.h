@@ -2,10 +2,10 @@
 // metrics port), kept current by one thread of its own. The names mean what
 // they mean of a worker (worker/process/health.h):
 //
-//   liveness   the ticks go on: the dispatcher's lock, which every event of a
-//              worker and every request takes, is released again
-//   readiness  and a target takes sessions, or requests wait for one that may
-//              come back, and the coordinator does not drain
+//   liveness   the ticks go on. So the dispatcher's lock, which every event of
+//              a worker and every request takes, is released again
+//   readiness  as liveness, and the coordinator does not drain. And a target
+//              takes sessions, or requests wait for one that may come back
 //   startup    for good, once there is a Health
 //   ""         as readiness
 //

@@ -55,8 +55,8 @@ class Receptions {
   void Leave(const void* owner, int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Where more has come than may, refuses calls until the rest is little
-  // enough: those of the client that has sent most, on its heaviest connection
-  // first. Asks for the next time if there are calls.
+  // enough. The client that has sent most loses the calls of its heaviest
+  // connection first. Asks for the next time if there are calls.
   void Weigh() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

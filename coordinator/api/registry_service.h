@@ -34,9 +34,9 @@ class RegistryService final : public v1::Registry::CallbackService {
     rpc::ChannelSecurity security;  // of the channels to workers
     // What clients call the model; empty: as its targets do, by their folder.
     std::string served_model_name;
-    // A worker in service counts as lost when one of its two streams has said
-    // nothing for so long: no heartbeat, or no answer to a ping. Its host or
-    // its network is gone, or it hangs.
+    // A worker in service counts as lost when one of its streams is silent for
+    // so long: no heartbeat, or no answer to a ping. Its host or its network is
+    // gone, or it hangs.
     int64_t worker_timeout_ns = 5'000'000'000;
     // One that is not in service so long after it dialled is sent away.
     int64_t attach_timeout_ns = 15'000'000'000;

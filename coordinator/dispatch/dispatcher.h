@@ -8,10 +8,10 @@
 // clients: pairing.h, request_desk.h, relocator.h, event_router.h.
 //
 // Thread-safe. Under its one lock it only decides (and searches for the first
-// plan of a session). After unlocking, this thread, or one that is already
-// delivering, writes to workers and clients, makes text and metrics, and
-// searches for plans, in the order of the decisions. Lists and scrapes do not
-// take the lock.
+// plan of a session). After unlocking, this thread or one that is already
+// delivering does the rest, in the order of the decisions. It writes to workers
+// and clients, makes text and metrics, and searches for plans. Lists and
+// scrapes do not take the lock.
 
 #ifndef COORDINATOR_DISPATCH_DISPATCHER_H_
 #define COORDINATOR_DISPATCH_DISPATCHER_H_
@@ -68,9 +68,9 @@ class Dispatcher {
   // numerics_id, now or when it comes. After the failover timeout they end with
   // UNAVAILABLE. Unknown ids are ignored.
   void RemoveWorker(uint64_t worker_id);
-  // Lets the worker close sessions whose close was lost: every few seconds.
-  // With a grant, of a worker that shares its KV, requests start as far as it
-  // goes, and the worker is told what we have and want.
+  // Lets the worker close sessions whose close was lost: every few seconds. A
+  // worker that shares its KV sends a grant with it. Requests start as far as
+  // the grant goes, and the worker is told what we have and want.
   void StateKept(uint64_t worker_id,
                  const absl::optional<KvGrant>& grant = absl::nullopt);
   // Of a target, of a draft: others are not listened to.
@@ -85,13 +85,13 @@ class Dispatcher {
   // that was served last.
   absl::optional<WorkerInfo> expected_model() const;
 
-  // Starts a session, or lets it wait until a target has room for it. Its
-  // output goes to `sink`, which is told nothing when this fails. Errors:
-  // UNAVAILABLE (there was no target yet, or none is ready and requests do not
-  // wait for one; another model; draining), ALREADY_EXISTS (request_id is
-  // running or waiting), FAILED_PRECONDITION (no target has the numerics_id
-  // asked for), RESOURCE_EXHAUSTED (no target is large enough, or the queue is
-  // full). Returns the session's id.
+  // Starts a session, or lets it wait until a target has room. Returns its id.
+  // Its output goes to `sink`, which is told nothing when this fails. Errors:
+  // - UNAVAILABLE: there was no target yet, or none is ready and requests do
+  //   not wait for one; another model; draining.
+  // - ALREADY_EXISTS: request_id is running or waiting.
+  // - FAILED_PRECONDITION: no target has the numerics_id asked for.
+  // - RESOURCE_EXHAUSTED: no target is large enough, or the queue is full.
   absl::StatusOr<uint64_t> Start(RequestSpec request,
                                  std::shared_ptr<ResponseSink> sink);
   // The choices of a call, in order, at once: none can end, and give up the
@@ -114,7 +114,7 @@ class Dispatcher {
   // The client has taken what was sent.
   void OnSinkDrained(uint64_t session_id);
 
-  // Does what is due by now: ends requests whose deadline has passed, that
+  // Does what is due by now. It ends requests whose deadline has passed, that
   // have waited too long for room, or that no target took over in time. Returns
   // when to call it next, kNever where nothing waits for a time; what comes up
   // earlier is announced with wake_at.

@@ -21,9 +21,9 @@ void Prefetch(const T& object) {
 }
 
 // Of thousands of sessions little is in the processor's caches. What the spans
-// after the i-th will need of theirs is fetched meanwhile: the place in the
-// table, then the session, then what that points to. The spans of a message
-// come first, and mostly each of its sessions has one.
+// after the i-th will need of their sessions is fetched meanwhile. First the
+// place in the table, then the session, then what that points to. The spans of
+// a message come first, and mostly each of its sessions has one.
 void PrefetchAhead(const DispatcherState& state,
                    const std::vector<wire::Span>& spans, size_t i) {
   constexpr size_t kPlace = 12, kSession = 8, kParts = 4, kRequest = 2;

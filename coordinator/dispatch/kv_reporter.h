@@ -31,8 +31,8 @@ class KvReporter {
 
   // Answers a grant. Requires: the worker is in service.
   void Report(uint64_t worker_id);
-  // Tells each worker that grants KV what it must hear before its next grant:
-  // another request waits first, more is wanted, or promises beyond a smaller
+  // Tells each worker that grants KV what it must hear before its next grant.
+  // Another request waits first, more is wanted, or promises beyond a smaller
   // grant have ended.
   void ReportNews();
 

@@ -1,6 +1,6 @@
-// What metrics, traces and logs may watch of the dispatcher: every request
-// (each choice of a call is one) from its arrival to its end, exactly once in
-// this order:
+// What metrics, traces and logs may watch of the dispatcher: every request from
+// its arrival to its end. Each choice of a call counts as a request. It is told
+// exactly once, in this order:
 //
 //   OnQueued? (OnRefused | OnStarted (OnTail | OnSpan | OnRound | OnMoved |
 //                                     OnOpened | OnCached)* OnFinished)

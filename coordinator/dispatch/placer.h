@@ -60,24 +60,24 @@ class Placer {
   // Of the ready workers with room for the request; 0 when there is none.
   uint64_t LeastLoaded(WorkerRole role, const RequestSpec& request,
                        const WorkerIds& except) const;
-  // The least loaded target, or, where that has not much less to do, the one
-  // that had the longest beginning of the prompt; 0 when none has room. None
-  // that is TooNarrow.
+  // The least loaded target. Where another has little more to do and had the
+  // longest beginning of the prompt, that one. 0 when none has room. None that
+  // is TooNarrow.
   uint64_t TargetFor(const RequestSpec& request, const WorkerIds& except) const;
   // Of a call that has not been placed: how many choices run where this one
   // does. Else 1.
   static int NumToPlace(const RequestSpec& request);
   // Ready targets whose kind cannot hold all these choices at once, where
-  // another kind can; if none can, all kinds but those that hold the most.
-  // There the other choices would wait for each other, or be refused.
+  // another kind can. If none can: those of all kinds but the ones that hold
+  // the most. There the other choices would wait for each other, or be refused.
   WorkerIds TooNarrow(const RequestSpec& request) const;
   // The kinds of which the request takes ready targets, "" for any: all but
   // those that are TooNarrow, for a call that has not been placed. Valid
   // until the request or the fleet changes, or the next call.
   absl::Span<const std::string> KindsFor(const RequestSpec& request) const;
-  // Of the targets of a kind ("": of all) but those of `except`: the largest
-  // need for which a ready one has room, and for which one would have if it had
-  // nothing else. -1 where there is none.
+  // Of the targets of a kind ("": of all) but those of `except`. The largest
+  // need for which a ready one has room. And the largest for which one, ready
+  // or not, would have room if it had nothing else. -1 where there is none.
   int64_t MostRoom(const std::string& kind, const WorkerIds& except) const;
   int64_t MostCapacity(const std::string& kind, const WorkerIds& except) const;
   // How often it has looked through the workers: the work that it has done.
@@ -96,9 +96,9 @@ class Placer {
   // ready target, of the next one, of which nothing is known but its model.
   // RESOURCE_EXHAUSTED has the reason kNeverFits.
   absl::Status CheckServable(const RequestSpec& request, int64_t now_ns) const;
-  // Why `count` requests like it that come at once could never all find a place
-  // on those targets or among the `max_queue` that wait, if so: kNeverFits.
-  // Choices of a call, which run on targets of one kind.
+  // kNeverFits, and why, where `count` such requests at once could never all
+  // find a place on those targets or among the `max_queue` that wait. They are
+  // the choices of a call, which run on targets of one kind.
   absl::Status CheckTogether(const RequestSpec& request, int64_t count,
                              int max_queue, int64_t now_ns) const;
 

@@ -19,8 +19,8 @@
 
 namespace nacre::coordinator {
 
-// The verdict on a session that has generated so many tokens, up to max_tokens;
-// nullopt where it is no more, and says that it ends there.
+// The verdict on a session that has generated so many tokens, cut at
+// max_tokens. nullopt where it goes no further, and says that it ends there.
 absl::optional<speculation::Verdict> CutAtMaxTokens(
     const speculation::Verdict& verdict, int max_tokens, int generated);
 

@@ -1,5 +1,5 @@
-// The workers in service: what each said of itself, which sessions it has, how
-// much of its KV is promised and how fast its steps are.
+// The workers in service: what each said of itself, and which sessions it has.
+// Also how much of its KV is promised and how fast its steps are.
 //
 // Pure: no I/O, no clock, no threads. The dispatcher tells the workers.
 

@@ -141,7 +141,7 @@ struct FleetWorker {
   ReadyFlag ready{&cell->ready};  // false: draining
   int async_sessions = 0;         // of them, on a target
   // Of a worker that grants KV to several coordinators: sessions that it runs
-  // for others, the latest grant (0: none yet) and what it was told last.
+  // for others, and the latest grant (0: none yet). Also what it was told last.
   int other_sessions = 0;
   uint64_t grant_serial = 0;
   wire::KvReport kv_report;

@@ -4,7 +4,8 @@
 // sessions: one more has no room there, whatever KV is free.
 //
 // The room of an ended session comes back only when its worker says that it has
-// closed it: before, an opening that is already on its way would be refused.
+// closed it. Before that the worker would refuse an opening that is already on
+// its way.
 //
 // A worker that several coordinators share grants each a part of its KV, and
 // what is promised stays within that.
@@ -27,8 +28,8 @@ class KvLedger {
   static constexpr int kBlockTokens = 16;  // the workers' model::KvPool blocks
 
   // What a session takes that may become `tokens` long: whole blocks. Prompt
-  // and max_tokens together are all it ever holds: the tail of a step is never
-  // longer than what remains to be generated, so the window needs no room.
+  // and max_tokens together are all it ever holds. The window needs no room:
+  // the tail of a step is never longer than what remains to be generated.
   static int64_t Need(int64_t tokens) {
     return (tokens + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
   }
@@ -64,7 +65,7 @@ class KvLedger {
   bool Release(uint64_t worker_id, uint64_t session_id);
 
   // How often the session was opened there without having been closed since, as
-  // far as the worker has said: all but the last are to be closed.
+  // far as the worker has said. All but the last are to be closed.
   int num_open(uint64_t worker_id, uint64_t session_id) const;
   // It has as many sessions as it may.
   bool is_full(uint64_t worker_id) const;

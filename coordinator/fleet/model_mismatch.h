@@ -11,9 +11,9 @@
 
 namespace nacre::coordinator {
 
-// OK, or FAILED_PRECONDITION "MODEL_MISMATCH: ...", which says what of
-// `target` is unlike `other`: the checkpoint (config.json or weights) or the
-// end tokens (eos_token_id of config.json or generation_config.json).
+// OK, or FAILED_PRECONDITION "MODEL_MISMATCH: ...", which says what of `target`
+// is unlike `other`. That is the checkpoint (config.json or weights) or the end
+// tokens (eos_token_id of config.json or generation_config.json).
 absl::Status CheckSameModel(const WorkerInfo& target, const WorkerInfo& other);
 
 }  // namespace nacre::coordinator

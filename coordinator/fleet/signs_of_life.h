@@ -1,6 +1,6 @@
-// When each of a worker's two streams last said something: its heartbeats come
-// on the one, answers to the pings that follow them on the other. A host that
-// is gone, a process that hangs and a network that carries one direction only
+// When each of a worker's two streams last said something. Heartbeats come on
+// the one, on the other answers to the pings that follow them. A host that is
+// gone, a process that hangs and a network that carries one direction only
 // close no connection; they show here.
 //
 // Plain value; its holder locks. Times: nanoseconds of the coordinator's clock.

@@ -1,5 +1,5 @@
-// How many of a session's draft tokens were branches, sent ahead beside the
-// main path of a tree, and how many of those the target's text took.
+// How many of a session's draft tokens were branches, and how many of those the
+// target's text took. Branches are sent ahead beside the main path of a tree.
 //
 // Only what the messages say: nodes that stand below text that was given up are
 // not followed any further. Pure; one owner, no threads.

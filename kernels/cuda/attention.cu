@@ -15,7 +15,7 @@
 // Attention over keys and values of float32, on CUDA cores; for bf16 see
 // attention_stream.cuh and attention_bf16.cuh.
 //
-// How memory is read. Scores: a thread is a position, so a warp reads runs of
+// How memory is read. Scores: a thread is a position. So a warp reads runs of
 // block_size words of the keys (64 bytes for blocks of 16), every byte once for
 // all queries of the tile. Values: a thread is four dimensions of some
 // positions, so it reads 16 bytes and a position's lie together. Nothing is

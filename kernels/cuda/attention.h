@@ -1,24 +1,24 @@
-// Causal grouped-query attention over the paged cache, a few query rows or
-// many.
+// Causal grouped-query attention over the paged cache, for few or many rows.
 //
 // A context is cut into splits (SplitRule). A block of threads takes one split
-// of one KV head for a tile of queries that share it: the query heads of a few
-// rows of one session. Each split has a maximum, a sum and a sum of values of
-// its own; they are merged from the first split to the last (online softmax).
-// Or a block takes all splits of a tile one after another, and merges as it
-// goes: nothing is kept in memory, and the bits are the same.
+// of one KV head for a tile of queries. The tile has the query heads that share
+// it, of a few rows of one session. Each split has a maximum, a sum and a sum
+// of values of its own. They are merged from the first split to the last
+// (online softmax). Or a block takes all splits of a tile one after another,
+// and merges as it goes. Then nothing is kept in memory, and the bits are the
+// same.
 //
 // Over a float32 cache everything is float32. Over a bf16 cache the products
-// are the tensor cores': queries (times scale, times log2 e) and weights
+// are the tensor cores'. Queries (times scale, times log2 e) and weights
 // (2^(score - maximum), at most 1) are rounded to bf16. Sums are float32, and
 // the weights are divided by the sum of the rounded ones. So a score may be off
 // by 2^-9 of the sum of its products' magnitudes, a weight by 2^-9 of itself.
 //
 // Batch-invariant: all of it follows from the row's position and from head_dim.
-// A window hides what is before a row's first position: weights of zero in the
-// split where it begins, and the splits before that are not the row's.
-// A row whose context is one split is written by the first kernel: that is what
-// merging one split gives.
+// A window hides what is before a row's first position. In the split where it
+// begins, weights there are zero. The splits before that are not the row's. The
+// first kernel writes a row whose context is one split: merging one split gives
+// just that.
 //
 // Free of Abseil: it also builds where only CUDA is installed.
 
@@ -79,8 +79,8 @@ struct AttentionArgs {
   int num_rows = 0;
   int max_tile_rows = 0;  // the longest of these tiles
   int max_splits = 0;     // of their last position, or more
-  // Whether a block takes all splits of a tile: for many full tiles of a bf16
-  // cache with a head_dim of at most kMostWholeHeadDim, without tails.
+  // Whether a block takes all splits of a tile. For many full tiles without
+  // tails, of a bf16 cache with a head_dim of at most kMostWholeHeadDim.
   bool whole = false;
   // AttentionPartialBytes(num_rows, num_heads, head_dim, max_splits) bytes;
   // none for `whole`.

@@ -1,8 +1,8 @@
 // Attention over bf16 keys and values of more than 128 dimensions on the tensor
 // cores (mma.m16n8k16): the kernel. (Of fewer: attention_stream.cuh.) A block
 // of 4 warps takes tiles of 16 queries of one KV head, and the positions of one
-// split. Warps share the positions when scores are computed and the dimensions
-// when values are added, so that the sum over a split's positions is one chain.
+// split. Warps share the positions when scores are computed, and the dimensions
+// when values are added. So the sum over a split's positions is one chain.
 // Between the two they exchange maxima, weights and totals.
 //
 // The order of every sum follows from head_dim and the position alone:

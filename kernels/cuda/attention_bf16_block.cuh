@@ -1,15 +1,15 @@
 // What a block of attention over bf16 keys and values of more than 128
-// dimensions has in shared memory, how it gets there, and which of it a lane
+// dimensions has in shared memory. How it gets there, and which of it a lane
 // hands to the tensor cores.
 //
-// Scores: rows of A are queries, columns of B positions; a pair of inputs of
-// the instruction is a word of the cache, a pair of dimensions of one position.
-// A lane's 16 bytes are such words of 4 positions in a row, so column c of tile
+// Scores: rows of A are queries, columns of B positions. A pair of inputs of
+// the instruction is a word of the cache: a pair of dimensions of one position.
+// A lane's 16 bytes are such words of 4 positions in a row. So column c of tile
 // j is position 4 c + j of the warp's 32. Values: columns of B are dimensions,
 // and a pair of inputs two positions, which the lane puts together from words
 // of both. It takes the positions of its own scores: their weights are A as
-// they are. Every byte of the cache is used by one warp, which waits for its
-// own copies; vectors are swizzled so that no two lanes meet in a bank.
+// they are. One warp uses each byte of the cache, and waits for its own copies.
+// Vectors are swizzled so that no two lanes meet in a bank.
 
 #ifndef KERNELS_CUDA_ATTENTION_BF16_BLOCK_CUH_
 #define KERNELS_CUDA_ATTENTION_BF16_BLOCK_CUH_

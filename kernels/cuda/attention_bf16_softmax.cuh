@@ -48,9 +48,9 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
   }
 }
 
-// Adds a chunk of dimensions to the scores of the warp's positions: x and y of
-// scores[i][j] are positions 8t + j and 8t + 4 + j for query g of tile i,
-// t = lane % 4, z and w for g + 8.
+// Adds a chunk of dimensions to the scores of the warp's positions. x and y of
+// scores[i][j] are positions 8t + j and 8t + 4 + j for query g of tile i, with
+// t = lane % 4. z and w are those for query g + 8.
 template <int kTiles>
 __device__ __forceinline__ void AddScores(const Bf16Block<kTiles>& block,
                                           int chunk,

@@ -16,8 +16,9 @@
 namespace nacre::kernels::cuda {
 namespace {  // only attention.cu includes this
 
-// Sums of a warp's dimensions for its queries: x and y of [i][j] are dimensions
-// 2t kParts + j and (2t + 1) kParts + j of query g of tile i, z and w of g + 8.
+// Sums of a warp's dimensions for its queries. x and y of [i][j] are dimensions
+// 2t kParts + j and (2t + 1) kParts + j of query g of tile i. z and w are those
+// of query g + 8.
 template <int kTiles, int kParts>
 using ValueSums = float4[kTiles][kParts];
 

@@ -1,8 +1,8 @@
 // Attention over bf16 keys and values of up to 128 dimensions on the tensor
 // cores (mma.m16n8k16): the kernel. A block takes the queries of a tile for one
-// KV head, 16 a warp, and the positions of one split, or of all splits in turn.
-// A warp has all positions and all dimensions of its queries; warps share what
-// is read.
+// KV head, 16 a warp. It takes the positions of one split, or of all splits in
+// turn. A warp has all positions and all dimensions of its queries; warps share
+// what is read.
 //
 // The order of every sum follows from head_dim and the position alone:
 //   scores     steps of 16 dimensions
@@ -216,9 +216,9 @@ __device__ __forceinline__ void TakeSteps(
                       range.split, sums);
 }
 
-// One block for each tile (x) and KV head and part of its query heads (y);
-// kWhole: for all splits, the latest tiles first, else for one (z, the latest,
-// which are the longest, first).
+// One block for each tile (x) and KV head and part of its query heads (y).
+// kWhole: for all splits, the latest tiles first. Else for one split (z); the
+// latest, which are the longest, come first.
 template <bool kWhole, int kWarps, int kDims>
 __global__ void __launch_bounds__(StreamBlock<kWarps, kDims>::kThreads,
                                   kWhole        ? 1

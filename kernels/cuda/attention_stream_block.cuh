@@ -1,10 +1,11 @@
 // What a block of attention over bf16 keys and values of up to 128 dimensions
-// has in shared memory, and how it gets there: steps of 64 positions, of which
-// one arrives while the one before is used. Some warps copy, others compute.
+// has in shared memory, and how it gets there. It comes in steps of 64
+// positions, of which one arrives while the one before is used. Some warps
+// copy, others compute.
 //
-// Scores: rows of A are queries, columns of B positions; a pair of inputs of
-// the instruction is a word of the cache, a pair of dimensions of one position.
-// A lane's 16 bytes are such words of 4 positions in a row, so column c of tile
+// Scores: rows of A are queries, columns of B positions. A pair of inputs of
+// the instruction is a word of the cache: a pair of dimensions of one position.
+// A lane's 16 bytes are such words of 4 positions in a row. So column c of tile
 // j is position 4 c + j of 32. Values: columns of B are dimensions, and a pair
 // of inputs two positions. They are those of the lane's own scores, whose
 // weights are A as they are. Vectors are swizzled so that no two lanes of a

@@ -17,13 +17,13 @@
 namespace nacre::kernels::cuda {
 namespace {  // only attention.cu includes this
 
-// Scores of a step: x and y of [4w + j] are positions 32w + 8t + j and
-// 32w + 8t + 4 + j for query g, z and w for g + 8.
+// Scores of a step. x and y of [4w + j] are positions 32w + 8t + j and 32w + 8t
+// + 4 + j for query g. z and w are those for query g + 8.
 using StepScores = float4[kStep / 8];
 
-// Sums over positions of a split so far, or of splits: x and y of values[j] are
-// dimensions 8j + 2t and 8j + 2t + 1 for query g, z and w for g + 8; totals of
-// the weights, which every lane has, likewise.
+// Sums over positions of a split so far, or of splits. x and y of values[j] are
+// dimensions 8j + 2t and 8j + 2t + 1 for query g. z and w are those for query g
+// + 8. Likewise the totals of the weights, which every lane has.
 template <int kDims>
 struct StreamSums {
   float maxima[2];

@@ -30,8 +30,8 @@ __device__ __forceinline__ Bf16Pairs PairsOfInt8(uint32_t word) {
           FusedPairs(second, kMinusOne, ((word >> 8) & kMagnitude) | second)};
 }
 
-// Integers + 8 at bits 0 to 3 and 16 to 19, whatever the others are: as the
-// mantissa of 128 + n; then 136 is taken off.
+// Integers + 8 at bits 0 to 3 and 16 to 19, whatever the others are. Each
+// becomes the mantissa of 128 + n; then 136 is taken off.
 __device__ __forceinline__ uint32_t PairOfInt4(uint32_t word) {
   constexpr uint32_t k128 = 0x43004300;
   constexpr uint32_t kOne = 0x3f803f80;
@@ -40,7 +40,7 @@ __device__ __forceinline__ uint32_t PairOfInt4(uint32_t word) {
 }
 
 // E4M3: 4 bits of exponent and 3 of mantissa end up as the low and the high end
-// of bf16's; what is left is the difference of the exponents' biases, 120. A
+// of bf16's. What is left is the difference of the exponents' biases, 120. A
 // subnormal number becomes one of bf16 and then a normal one.
 __device__ __forceinline__ Bf16Pairs PairsOfFp8(uint32_t word) {
   constexpr uint32_t kTwoTo120 = 0x7b807b80;

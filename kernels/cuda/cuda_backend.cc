@@ -18,8 +18,9 @@
 namespace nacre::kernels {
 namespace {
 
-// Rows of a step that is worth a graph: more are prompts, which differ in their
-// lengths and keep the device busy for longer than it takes to queue them.
+// Rows of a step that is worth a graph. Steps of more are prompts. They differ
+// in their lengths and keep the device busy for longer than it takes to queue
+// them.
 constexpr int kMostGraphRows = 64;
 
 // Rows whose rounded activations are kept at a time: the most of a step that a

@@ -1,7 +1,7 @@
 // The backend on one NVIDIA GPU (compute capability 8.0 and later). Weights
-// stay bf16 where the checkpoint has bf16 (or --weights bf16 asks for it); then
-// activations are rounded to bf16 before each product, products are summed in
-// float32. Elsewhere weights and products are float32. Attention over a bf16
+// stay bf16 where the checkpoint has bf16 (or --weights bf16 asks for it). Then
+// activations are rounded to bf16 before each product, and products are summed
+// in float32. Elsewhere weights and products are float32. Attention over a bf16
 // cache rounds as attention.h says. Everything else is float32.
 //
 // Ops only queue work: the host waits in Synchronize, WaitFor, CopyToHost,

@@ -25,9 +25,9 @@ class CudaMatrix : public PackedMatrix {
  public:
   // Queues the copy; large weights are read and quantized on all cores of this
   // process. kAuto keeps bf16 where all parts are, else float32.
-  // RESOURCE_EXHAUSTED; INVALID_ARGUMENT for a row (of a format 16 rows) of
-  // more bytes than a piece of `staging`, and for a weight that is not finite
-  // where it would be quantized.
+  // RESOURCE_EXHAUSTED. INVALID_ARGUMENT for a row (of a format 16 rows) of
+  // more bytes than a piece of `staging`. Likewise for a weight that is not
+  // finite where it would be quantized.
   static absl::StatusOr<std::unique_ptr<CudaMatrix>> Create(
       absl::Span<const HostMatrix> parts, WeightType type, Device* device,
       Staging* staging);

@@ -1,6 +1,7 @@
 // Draws tokens from rows of logits (common/token_draw.h); all pointers are the
-// device's. A token is a pure function of its row and its draw: the largest of
-// numbers that no two tokens share, so the order of comparing decides nothing.
+// device's. A token is a pure function of its row and its draw. It has the
+// largest of numbers that no two tokens share, so the order of comparing
+// decides nothing.
 //
 // Queues two kernels and does not block; what it returns is their launches'.
 // Free of Abseil: it also builds where only CUDA is installed.

@@ -30,7 +30,7 @@ cudaError_t EmbedRows(const Queue& queue, const DeviceTable& table,
 
 //   x, out [rows, cols] (out may be x), weight [cols]
 // Thread t of 256 sums the squares of elements 4 t + 1024 i + {0, 1, 2, 3}, i
-// rising, in four sums; then sums are added within threads, lanes, warps.
+// rising, in four sums. Then sums are added within threads, lanes, warps.
 cudaError_t NormalizeRows(const Queue& queue, const float* x, int rows,
                           int cols, const float* weight, float epsilon,
                           float* out);

@@ -2,7 +2,7 @@
 // them, at the price of twice bf16's memory traffic. y = x W^T.
 //
 // Batch-invariant: lane l of a warp sums inputs 4 l + 128 i + {0, 1, 2, 3}, i
-// rising, in four sums of fused multiply-adds; these are added, then the lanes
+// rising, in four sums of fused multiply-adds. These are added, then the lanes
 // in a tree. No step knows of other rows.
 //
 // Free of Abseil: it also builds where only CUDA is installed.

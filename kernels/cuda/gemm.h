@@ -1,8 +1,9 @@
 // Matrix product on NVIDIA GPUs (sm_80 and later):
 //   y[rows, outputs] = x[rows, inputs] W[outputs, inputs]^T [+ residual]
-// with activations in bf16, sums in f32 and weights in bf16, int8 or fp8
-// (gemm_layout.h). Weights of 8 bits are widened to bf16, exactly, on their way
-// to the tensor cores. Up to 64 rows read every weight from memory once.
+// Activations are bf16, sums f32 and weights bf16, fp8, int8 or int4
+// (gemm_layout.h). Weights of 8 or 4 bits are widened to bf16, exactly, on
+// their way to the tensor cores. Up to 64 rows read every weight from memory
+// once.
 //
 // Batch-invariant: a row's result has the same bits for any number of rows,
 // whatever the other rows hold and wherever the row stands (gemm_order.h).

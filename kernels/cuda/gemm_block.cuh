@@ -1,5 +1,5 @@
-// One block of 64 inputs of the matrix product, on the tensor cores: what the
-// kernels for few and for many rows have in common, and with it their bits.
+// One block of 64 inputs of the matrix product, on the tensor cores. The
+// kernels for few and for many rows have it in common, and with it their bits.
 
 #ifndef KERNELS_CUDA_GEMM_BLOCK_CUH_
 #define KERNELS_CUDA_GEMM_BLOCK_CUH_

@@ -13,23 +13,23 @@
 // product with few rows lies together, in kilobytes, which is what memory is
 // fast at. What is missing at the edges is zeros.
 //
-// A block of bf16 is 2048 bytes, as it lies in shared memory: 16 outputs of 128
-// bytes, the 16-byte vectors of each swapped by its number (Bf16Slot).
+// A block of bf16 is 2048 bytes, as it lies in shared memory. It has 16 outputs
+// of 128 bytes, the 16-byte vectors of each swapped by its number (Bf16Slot).
 //
 // One of kInt8 and kFp8 is 1024 bytes of weights,
 //   [half: 32 inputs][outputs 0-7, 8-15][lane 0-31][8 bytes]
-// where lane 4 g + t has of output g, in each 16 inputs of the half, inputs
-// 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what it feeds to the tensor cores. These
-// four are stored in the order 0 2 1 3: two masks of a word then give two
-// pairs. An int8 weight is its magnitude with the sign in bit 7. After them,
-// int8 has 32 bytes of scales: bf16 [g][output g, output g + 8].
+// Lane 4 g + t has of output g, in each 16 inputs of the half, inputs 2 t,
+// 2 t + 1, 2 t + 8 and 2 t + 9: what it feeds to the tensor cores. These four
+// are stored in the order 0 2 1 3: two masks of a word then give two pairs. An
+// int8 weight is its magnitude with the sign in bit 7. After them, int8 has 32
+// bytes of scales: bf16 [g][output g, output g + 8].
 //
 // A block of kInt4 is 512 bytes of weights,
 //   [half: 32 inputs][lane 0-31][outputs 0-7, 8-15][4 bytes]
-// where lane 4 g + t has the same 8 inputs of an output as above, as integer
-// + 8 in 4 bits. In each 16 inputs, 2 t and 2 t + 1 stand at bits s and s + 16
-// of the lane's word, 2 t + 8 and 2 t + 9 four bits on; s is 0, of the second
-// 16 inputs 8. After them, 32 bytes of scales for each half, as int8 has them.
+// Lane 4 g + t has the same 8 inputs of an output as above, each plus 8 in 4
+// bits. In each 16 inputs, 2 t and 2 t + 1 stand at bits s and s + 16 of the
+// lane's word, 2 t + 8 and 2 t + 9 four bits on. s is 0, of the second 16
+// inputs 8. After them, 32 bytes of scales for each half, as int8 has them.
 
 #ifndef KERNELS_CUDA_GEMM_LAYOUT_H_
 #define KERNELS_CUDA_GEMM_LAYOUT_H_
@@ -59,9 +59,9 @@ inline int GemmBlocks(int inputs) {
 }
 
 // Where vector `column` (of 8) of an output lies in a block of bf16, and of a
-// row in a tile of rows: those of a column lie in different banks of shared
-// memory. This is the tensor cores' own "128-byte swizzle", of tiles that begin
-// at a multiple of 1024 bytes.
+// row in a tile of rows. The vectors of a column lie in different banks of
+// shared memory. This is the tensor cores' own "128-byte swizzle", of tiles
+// that begin at a multiple of 1024 bytes.
 NACRE_HOST_DEVICE constexpr int Bf16Slot(int row, int column) {
   return row * 8 + (column ^ row % 8);
 }

@@ -9,7 +9,7 @@
 //      `chain_blocks`;
 //   2. a chain is one f32 accumulator on the tensor cores (m16n8k16), its
 //      blocks in order. int8: each block starts from zero, and its sum times
-//      its scale is added to the accumulator (one fused multiply-add); int4:
+//      its scale is added to the accumulator (one fused multiply-add). int4:
 //      each half of a block does;
 //   3. the chains of a slice are added in order, then the slices in theirs.
 //      fp8: the sum is multiplied by the output's scale last.
@@ -25,7 +25,7 @@
 // walk along rows of memory.
 //
 // Why slices: with few rows, activations stay in shared memory, which has room
-// for 4096 inputs; and a matrix of few outputs would leave multiprocessors
+// for 4096 inputs. And a matrix of few outputs would leave multiprocessors
 // idle. Slices are then computed apart and added by a kernel of their own. With
 // many rows one block goes through all of them.
 

@@ -19,9 +19,9 @@ GemmPlan Skinny(GemmFormat format, const GemmOrder& order, int outputs,
       GemmTiles(outputs), std::max(1, device.multiprocessors / order.slices));
   return {rows <= 8 ? GemmKernel::kSkinny8 : GemmKernel::kSkinny16,
           order.slices > 1 ? Apart::kSlices : Apart::kNothing,
-          // More than half of a multiprocessor: of two blocks on one, which
-          // overlap lets come early, the second would take the place of a
-          // kernel between two products.
+          // More than half of a multiprocessor. Overlap lets blocks come early:
+          // of two on one, the second would take the place of a kernel between
+          // two products.
           std::max(bytes, static_cast<size_t>(device.shared_bytes) / 2 + 1024),
           int64_t{walkers} * order.slices};
 }

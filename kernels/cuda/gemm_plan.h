@@ -36,14 +36,14 @@ constexpr int WeightVectors(GemmFormat format) {
   return PackedBlockBytes(format) / 16;
 }
 
-// Groups of warps of a block of SkinnyKernel: two where a weight must become
-// bf16 first, which takes a warp longer than memory needs to bring the next.
+// Groups of warps of a block of SkinnyKernel. Two where a weight must become
+// bf16 first: that takes a warp longer than memory needs to bring the next.
 constexpr int SkinnyGroups(int weight_vectors) {
   return weight_vectors < 2 * kBlockWeightBytes / 16 ? 2 : 1;
 }
 
-// Stages of a warp's ring, of kernels for up to `rows` rows: with as many bytes
-// on their way in every format as activations and sums leave room for.
+// Stages of a warp's ring, of kernels for up to `rows` rows. In every format as
+// many bytes are on their way as activations and sums leave room for.
 constexpr int SkinnyStages(int weight_vectors, int rows) {
   const int groups = SkinnyGroups(weight_vectors);
   const int kilobytes = rows <= 8 || groups == 1 ? 80 : 64;

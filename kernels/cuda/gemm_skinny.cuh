@@ -2,10 +2,11 @@
 // multiprocessor stays for the whole product. It keeps one slice of the
 // activations in shared memory and walks over tiles of 16 outputs. A group of 8
 // warps has a tile, and a block one group or two. Each warp owns a chain and
-// fetches its weights into a ring of its own with 16-byte asynchronous copies,
-// kilobytes in a row, several stages ahead, across the ends of tiles. Nothing
-// but the sum at the end of a tile makes the warps of a group wait for each
-// other. Activations are fetched beside the weights of the first tile.
+// fetches its weights into a ring of its own with 16-byte asynchronous copies.
+// It fetches kilobytes in a row, several stages ahead, across the ends of
+// tiles. Nothing but the sum at the end of a tile makes the warps of a group
+// wait for each other. Activations are fetched beside the weights of the first
+// tile.
 
 #ifndef KERNELS_CUDA_GEMM_SKINNY_CUH_
 #define KERNELS_CUDA_GEMM_SKINNY_CUH_

@@ -3,7 +3,7 @@
 // streams both operands through shared memory, a block of 64 inputs a stage. Up
 // to 64 rows every weight still comes from memory once; activations come from
 // the cache again for every tile. A warp goes through the chains one after
-// another and keeps, beside the sum of the present one, what the chains before
+// another. Beside the sum of the present one, it keeps what the chains before
 // it add up to.
 
 #ifndef KERNELS_CUDA_GEMM_TILED_CUH_
@@ -60,8 +60,8 @@ __device__ __forceinline__ TileAt FindTile(const Product& product) {
   return tile;
 }
 
-// Where a lane's sums of 16 outputs x 8 rows go: part 0 of the four; 1 is a row
-// on, 2 and 3 are 8 outputs on.
+// Where part 0 of the four of a lane's sums of 16 outputs x 8 rows goes. Part 1
+// is a row on; 2 and 3 are 8 outputs on.
 struct SumsAt {
   int output;
   int row;

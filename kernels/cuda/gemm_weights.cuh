@@ -1,6 +1,6 @@
-// How a kernel gets at weights of each format: copies of 16-output x 64-input
-// tiles into shared memory, and what a lane feeds to the tensor cores from
-// there. Activations lie as bf16 weights do.
+// How a kernel gets at weights of each format. It copies 16-output x 64-input
+// tiles into shared memory, from where a lane feeds the tensor cores.
+// Activations lie as bf16 weights do.
 //
 // Weights are the 16-row operand of the tensor cores, activation rows the 8
 // columns, so 1 to 8 rows are the same instructions. An instruction adds 16

@@ -1,6 +1,6 @@
 // The product with more than 16 rows where a warpgroup multiplies as one
 // (compute capability 9.0). As with TiledKernel, a block computes a tile of
-// outputs x rows and streams both operands through shared memory, a block of 64
+// outputs x rows. It streams both operands through shared memory, a block of 64
 // inputs a stage. A warp of its own asks the copy engine for stages. Each
 // warpgroup has 64 outputs, and goes at its own pace. Its products run while it
 // waits for the next stage. bf16 weights are multiplied from shared memory; the

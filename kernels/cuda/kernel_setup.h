@@ -18,8 +18,8 @@ namespace nacre::kernels::cuda {
 // Of a kernel on the current device:
 //   * its blocks may have all the shared memory that a block can have. How many
 //     fit on a multiprocessor follows from what a launch asks for;
-//   * a multiprocessor that runs it keeps as much shared memory as it can, so
-//     that blocks of the next kernel, a product, find room beside it.
+//   * a multiprocessor that runs it keeps as much shared memory as it can. So
+//     blocks of the next kernel, a product, find room beside it.
 // A launch that needs more than there is fails for that. Errors are CUDA's.
 inline cudaError_t SetUpKernel(const void* kernel, size_t shared_bytes) {
   using Key = std::pair<int, const void*>;  // device, kernel

@@ -21,8 +21,8 @@ struct Queue {
   cudaStream_t stream = nullptr;
   // From compute capability 9.0 on: a kernel starts while the one before it
   // ends. Every kernel waits for the one before (WaitForPrevious in
-  // primitives.cuh) before it touches anything that one may have written or
-  // read, so all before that are done, too.
+  // primitives.cuh) before it touches what that one may have written or read.
+  // So all before that are done, too.
   bool overlap = false;
   // Not null: kernels are not queued, but noted there. Not owned.
   RecordedLaunches* record = nullptr;

@@ -42,7 +42,7 @@ __device__ __forceinline__ void LoadVectors(const float* from, int begin,
 // elements. Zeros past the last column; Element is float or, for bf16,
 // uint16_t. `vector`: all rows are aligned to four elements. A stretch of
 // kVectors turns is loaded at once, the weights of the first while the kernel
-// before still runs: this is one of few blocks, and what it waits for is
+// before still runs. This is one of few blocks, and what it waits for is
 // memory.
 template <typename Element, int kVectors>
 __global__ void __launch_bounds__(kThreads)

@@ -73,18 +73,18 @@ struct AttentionChunk {
 // context seldom change (StepGraphs). 1 to 8, then steps of 2, 4, 8 ...
 int RoundedUp(int count);
 
-// Cuts rows into tiles: those that follow each other in one session (its block
-// table is the same pointer), fewer than a tile has where one would need more
-// memory than there is. Rows with tails have several tiles (AttentionTile).
-// Then tiles into chunks.
+// Cuts rows into tiles. A tile has rows that follow each other in one session
+// (its block table is the same pointer). It has fewer than it could where one
+// would need more memory than there is. Rows with tails have several tiles
+// (AttentionTile). Then tiles into chunks.
 std::vector<PlannedTile> CutTiles(absl::Span<const RowContext> contexts,
                                   const AttentionCut& cut);
 std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
                                       const AttentionCut& cut);
 
-// Bytes of partial results that no chunk of a step of up to `rows` rows in a
-// cache of `positions` needs more than, but for a single row that needs more
-// than cut.max_partial_bytes.
+// Bytes of partial results. No chunk of a step of up to `rows` rows in a cache
+// of `positions` needs more. The exception: a single row that needs more than
+// cut.max_partial_bytes.
 size_t MostPartialBytes(const AttentionCut& cut, int rows, int64_t positions);
 
 class PagedBatch {
@@ -93,7 +93,7 @@ class PagedBatch {
       : device_(device), staging_(staging) {}
 
   // Room for steps of up to `rows` rows of sessions that share no blocks, in a
-  // cache of `num_blocks`; where they share many, SendRows may grow it. False
+  // cache of `num_blocks`. Where they share many, SendRows may grow it. False
   // after an error.
   bool Reserve(int rows, int num_blocks);
 

@@ -55,7 +55,7 @@ __device__ __forceinline__ void GroupBarrier(int group) {
 }
 
 // Four matrices of 8 rows x 8 bf16 from shared memory. Lane 8 m + r says where
-// row r of matrix m lies, 16 bytes; lane 4 r + t gets its words t, of matrix m
+// row r of matrix m lies, 16 bytes. Lane 4 r + t gets its words t, of matrix m
 // in words[m].
 __device__ __forceinline__ void LoadMatrices(uint32_t (&words)[4],
                                              const uint4* row) {

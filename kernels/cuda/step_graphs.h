@@ -3,9 +3,9 @@
 // they are queued with one call. The device knows each one's successor.
 //
 // What is queued is what was recorded, launch by launch: a graph serves only
-// launches that equal its own in every argument. So a buffer that has moved,
-// or a longer context that needs a larger grid, makes another graph, and no
-// graph can be out of date.
+// launches that equal its own in every argument. A buffer that has moved, or a
+// longer context that needs a larger grid, makes another graph. So no graph can
+// be out of date.
 //
 // Thread-compatible, on the device's current thread.
 
@@ -33,9 +33,9 @@ class StepGraphs {
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // Queues `launches` in their order; does not block. One by one when they come
-  // for the first time (which also loads kernels: a capture must not), as a
-  // graph from the second time on. The first error of a launch, a capture or a
+  // Queues `launches` in their order; does not block. When they come for the
+  // first time: one by one (which also loads kernels: a capture must not). From
+  // the second time on: as a graph. The first error of a launch, a capture or a
   // graph: then the rest of them is not queued.
   cudaError_t Launch(const RecordedLaunches& launches, cudaStream_t stream);
 

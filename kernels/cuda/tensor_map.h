@@ -66,7 +66,7 @@ inline cudaError_t Encode(CUtensorMapDataType type, uint32_t dimensions,
 }
 
 // Of a bf16 matrix [rows, inputs] at a multiple of 16 bytes, inputs a multiple
-// of 8; tiles have 64 inputs and `tile_rows` rows, up to 256. Errors are
+// of 8. Tiles have 64 inputs and `tile_rows` rows, up to 256. Errors are
 // CUDA's, cudaErrorNotSupported without HasTensorMaps.
 inline cudaError_t MapRows(const void* matrix, int rows, int inputs,
                            int tile_rows, TensorMap* map) {

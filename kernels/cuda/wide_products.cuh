@@ -1,10 +1,10 @@
 // Products of a warpgroup (4 warps that start at a multiple of 4), from compute
-// capability 9.0 with its own instructions (sm_90a): 64 weight rows times 8 to
-// 128 activation rows times 16 inputs. They give the bits of MultiplyAdd
-// (primitives.cuh), as 1.2e8 random sums on an H200 did.
+// capability 9.0 with its own instructions (sm_90a). Each is 64 weight rows
+// times 8 to 128 activation rows times 16 inputs. They give the bits of
+// MultiplyAdd (primitives.cuh), as 1.2e8 random sums on an H200 did.
 //
-// They run on their own while the warps go on: sums, and first operands in
-// registers, must not be touched until WaitProducts; what shared memory holds
+// They run on their own while the warps go on. So sums, and first operands in
+// registers, must not be touched until WaitProducts. What shared memory holds
 // must stay, too.
 //
 // Operands in shared memory are rows of 64 inputs, 128 bytes each, in the
@@ -30,8 +30,9 @@ namespace nacre::kernels::cuda {
 
 #if NACRE_WIDE_PRODUCTS
 
-// By all threads of a warpgroup: so many registers a thread from here on, taken
-// from or left to the block's others (all began with the same number).
+// By all threads of a warpgroup: so many registers a thread from here on. They
+// are taken from or left to the block's others (all began with the same
+// number).
 template <int kRegisters>
 __device__ __forceinline__ void TakeRegisters() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(kRegisters));

@@ -93,8 +93,8 @@ void BlockQ5_1(const uint8_t* block, float* values) {
   }
 }
 
-// Where the two bits of a group of 16 elements lie in 64 bytes: 128 elements
-// in 32 bytes, the first 32 of them in the lowest bits.
+// Where the two bits of a group of 16 elements lie in 64 bytes. 128 elements
+// are in 32 bytes, the first 32 of them in the lowest bits.
 struct TwoBits {
   explicit TwoBits(int group)
       : first_byte(group / 8 * 32 + group % 2 * 16), shift(group % 8 / 2 * 2) {}
@@ -123,9 +123,12 @@ void BlockQ2_K(const uint8_t* block, float* values) {
   }
 }
 
-// The third bits of 256 integers, 32 elements to a bit of 32 bytes; their other
-// two; twelve bytes of sixteen scales of 6 bits: eight bytes of lower halves,
-// four of the upper two bits; and the scale of the scales.
+// In this order:
+// - the third bits of 256 integers, 32 elements to a bit of 32 bytes;
+// - their other two bits;
+// - twelve bytes of sixteen scales of 6 bits: eight bytes of lower halves, four
+//   of the upper two bits;
+// - the scale of the scales.
 void BlockQ3_K(const uint8_t* block, float* values) {
   const uint8_t* const packed = block + 96;
   const float scale_of_scales = HalfAt(block + 108);
@@ -144,8 +147,8 @@ void BlockQ3_K(const uint8_t* block, float* values) {
 }
 
 // What a group of 32 elements of Q4_K and Q5_K is multiplied by, and what is
-// taken off: of a block's two scales of scales and of minima, then eight scales
-// and eight minima of 6 bits each in 12 bytes.
+// taken off. A block has two scales, of scales and of minima. After them it has
+// eight scales and eight minima of 6 bits each in 12 bytes.
 struct Steps {
   Steps(const uint8_t* block, int group) {
     const uint8_t* const packed = block + 4;

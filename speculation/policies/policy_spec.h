@@ -97,9 +97,9 @@ class PolicySpec {
   std::vector<std::pair<size_t, double>> given_;
 };
 
-// "" is `constant`. INVALID_ARGUMENT, naming the value and the limit: an
-// unknown policy or key, a key twice, a value that is no number (NaN is none)
-// or out of range.
+// "" is `constant`. INVALID_ARGUMENT, naming the value and the limit, of:
+// - an unknown policy or key, a key twice;
+// - a value that is no number (NaN is none) or out of range.
 absl::StatusOr<PolicySpec> ParsePolicySpec(absl::string_view text);
 
 }  // namespace nacre::speculation

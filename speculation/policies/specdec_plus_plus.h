@@ -3,7 +3,7 @@
 // will be rejected. SpecDec++ (Huang et al., arXiv:2405.19715), section 3 and
 // its released code.
 //
-// The hidden state of a row is that of the token that was fed, so a row judges
+// The hidden state of a row is that of the token that was fed. So a row judges
 // the token before the one that it draws. The first token without a verdict is
 // judged by the row after it. The newest is sent unjudged. The product runs
 // over all unverified tokens, also of earlier chunks under way.
@@ -20,9 +20,9 @@
 
 namespace nacre::speculation {
 
-// x <- x + SiLU(block x + block_bias), `num_layers` times with the same block,
-// as the published heads have it; then two logits, of which the second is
-// "accepted".
+// First x <- x + SiLU(block x + block_bias), `num_layers` times with the same
+// block, as the published heads have it. Then two logits, of which the second
+// is "accepted".
 struct AcceptanceHead {
   int num_layers = 3;
   std::vector<float> block;        // [size, size]

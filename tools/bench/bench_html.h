@@ -22,10 +22,10 @@ struct HtmlLoad {
   std::string identical_tokens;  // IdentityText
 };
 
-// `command`: what was typed. For each load: tables; speed-up with what was
-// predicted and, where one of the entries is the policy `oracle`, with its
-// bound for the others of its method; waiting; histograms of accepted tokens;
-// some rounds on a time axis.
+// `command`: what was typed. For each load: tables, waiting, histograms of
+// accepted tokens, and some rounds on a time axis. Also the speed-up with what
+// was predicted. Where one of the entries is the policy `oracle`, with its
+// bound for the others of its method.
 std::string BenchHtml(absl::string_view command, const v1::Model& model,
                       const std::vector<HtmlLoad>& loads);
 

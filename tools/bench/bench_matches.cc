@@ -12,9 +12,10 @@
 namespace nacre::tools {
 namespace {
 
-// What has no verdict in a run of matches recurs every window + 1 tokens: in
-// all of these at once only every 360,360 (which is longer than any answer).
-// Windows that are long enough for most runs and hardly longer come first.
+// What has no verdict in a run of matches recurs every window + 1 tokens. In
+// all of these windows at once that is only every 360,360 (longer than any
+// answer). Windows that are long enough for most runs and hardly longer come
+// first.
 constexpr uint32_t kWindows[] = {8, 7, 6, 4, 10, 12};
 // Most turns of all windows: a draft that a busy machine holds up misses others
 // in each.

@@ -25,9 +25,9 @@ namespace nacre::tools {
 // of g and h tokens these are not the same tokens, but for one in (g + 1)(h +
 // 1) of a run of matches. So each prompt is asked again, with other windows,
 // until every token has one. What the draft says depends on what is committed
-// alone, so verdicts of several runs belong together. One token more than the
-// answer has is asked for where the context has room, since nothing is drafted
-// for the last; where not, the last token is left out.
+// alone, so verdicts of several runs belong together. Nothing is drafted for
+// the last token. So one token more than the answer has is asked for where the
+// context has room. Where it has none, the last token is left out.
 //
 // `context_length`: the model's; 0: not known. Errors: those of Generate;
 // DATA_LOSS: another answer than before, or the draft changed its mind;

@@ -1,6 +1,7 @@
-// How fast the methods of a benchmark would have been without overhead: the
-// simulator (simulation/fleet.h) over the requests of the run, with the matches
-// that were recorded and the step times measured while the methods ran. Pure.
+// How fast the methods of a benchmark would have been without overhead. The
+// simulator (simulation/fleet.h) runs the requests of the run. It takes the
+// matches that were recorded and the step times measured while the methods ran.
+// Pure.
 
 #ifndef TOOLS_BENCH_BENCH_PREDICTION_H_
 #define TOOLS_BENCH_BENCH_PREDICTION_H_
@@ -31,7 +32,7 @@ struct BenchPrediction {
 // By method. Each is simulated with its own step times: where the two models
 // share memory or cores, overlapping methods have slower steps. `matches`: by
 // prompt (bench_matches.h); may be empty where only `ar` ran. Unset: the run
-// recorded no steps of a target, or no answer has a token; or the method has a
+// recorded no steps of a target, or no answer has a token. Or the method has a
 // length policy of its own, the ratio test, or a tree that ranks by what no
 // trace says.
 std::vector<std::optional<BenchPrediction>> Predict(
@@ -39,9 +40,10 @@ std::vector<std::optional<BenchPrediction>> Predict(
     const std::vector<simulation::MatchTrace>& matches);
 
 // Whether the closed laws (speculation/law.h) assume what was the case, to 5 %:
-// one stream; prompts that cost little; target steps as long as one row's up
-// to `window` + 1 rows; for pearl a window <= c, for async a whole c, no window
-// of the user's and chains.
+// - one stream, prompts that cost little;
+// - target steps as long as one row's up to `window` + 1 rows;
+// - for pearl a window <= c;
+// - for async a whole c, no window of the user's and chains.
 bool LawApplies(const BenchPlan& plan, const BenchMethod& method,
                 const BenchPrediction& prediction, double window,
                 double cost_ratio);

@@ -24,7 +24,7 @@ struct PaidWork {
   uint64_t drafted = 0;   // tokens that the draft sent, branches included
   uint64_t accepted = 0;  // of them the right ones
   // Draft tokens that steps verified, each in a row of its own, and those that
-  // became text: of each step all that it committed but one, which is the
+  // became text. These are all that a step committed but one, which is the
   // target's. (So one too few where an answer ends with such a row.) Unset:
   // rounds were not told one by one.
   std::optional<uint64_t> rows_verified;

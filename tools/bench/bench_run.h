@@ -76,13 +76,14 @@ absl::Status RecordAnswers(
     const std::function<void(const std::string& line)>& progress,
     BenchPlan* plan);
 
-// For each repetition: one stream: for each prompt all methods in turn, the
-// first one rotating; several streams: for each method all prompts, again and
-// again until there are as many requests as streams. So drift of the machine
-// hits all methods alike. One warm-up request per method goes first. With one
-// stream at last a few prompts run traced, which costs some time, for the gaps
-// between steps, unless all were traced. Errors: that of the first request that
-// fails, with its prompt and method.
+// For each repetition:
+// - one stream: for each prompt all methods in turn, the first one rotating;
+// - several streams: for each method all prompts, again and again until there
+//   are as many requests as streams.
+// So drift of the machine hits all methods alike. One warm-up request per
+// method goes first. With one stream a few prompts run traced at last, for the
+// gaps between steps, unless all were traced. That costs some time. Errors:
+// that of the first request that fails, with its prompt and method.
 absl::StatusOr<BenchResult> RunBench(
     const BenchPlan& plan, GenerationClient* client,
     const std::function<void(const std::string& line)>& progress);

@@ -1,5 +1,5 @@
 // Which draft tokens matched, and which rank the target's had among the draft's
-// candidates, position by position of one answer, out of the spans of traced
+// candidates. Position by position of one answer, out of the spans of traced
 // requests for it. The spans of one request leave positions open; those of
 // several, with other windows, fill them. Pure; no threads.
 
@@ -34,8 +34,8 @@ class MatchRecorder {
   // compare, and draft tokens after a mismatch, say nothing. Candidates are
   // those that the draft last showed for the position: what is decided is never
   // drafted again. Without any, a mismatch counts as of no rank. DATA_LOSS: an
-  // earlier request had another verdict; the draft does not always say the
-  // same; or the candidates of a match do not begin with it.
+  // earlier request had another verdict, as the draft does not always say the
+  // same. Or the candidates of a match do not begin with it.
   absl::Status Add(
       const google::protobuf::RepeatedPtrField<v1::TraceLane>& lanes);
 

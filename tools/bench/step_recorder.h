@@ -28,8 +28,8 @@ class StepRecorder {
   // Those of the role that have stepped.
   int num_workers(v1::WorkerRole role) const;
 
-  // By rows of the step, prompt rows as well: the mean, but for steps longer
-  // than twice the median of theirs, which something else held up. Unset: none
+  // By rows of the step, prompt rows as well: the mean. Steps longer than twice
+  // the median of theirs are left out: something else held them up. Unset: none
   // of the role has stepped.
   std::optional<StepTimes> Curve(v1::WorkerRole role) const;
 

@@ -19,7 +19,7 @@ namespace nacre::tools {
 std::string EscapeHtml(absl::string_view text);
 
 // A tick distance of 1, 2 or 5 times a power of ten that gives at most
-// `max_ticks` ticks up to `top`; 1 where top is not > 0.
+// `max_ticks` ticks up to `top`. 1 where top is not > 0.
 double NiceStep(double top, int max_ticks);
 
 struct Bar {

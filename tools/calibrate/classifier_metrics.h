@@ -40,9 +40,9 @@ inline constexpr int kCalibrationBins = 10;
 // Of none: all 0.
 ClassifierMetrics MeasureClassifier(absl::Span<const Prediction> predictions);
 
-// What the network says of the examples; of a head, with the odds that it gives
-// acceptance times `odds_factor`: the weight of a rejected token in its
-// training undoes that weight.
+// What the network says of the examples. Of a head, the odds that it gives
+// acceptance are taken times `odds_factor`. With the weight of a rejected token
+// in its training as the factor, that weight is undone.
 ClassifierMetrics MeasureNetwork(const speculation::DiscoWeights& weights,
                                  absl::Span<const Example> examples);
 ClassifierMetrics MeasureNetwork(const speculation::AcceptanceHead& head,

@@ -41,8 +41,8 @@ absl::StatusOr<PromptSplit> SplitPrompts(int num_prompts, uint64_t seed);
 std::vector<Example> ExamplesOf(absl::Span<const RecordedToken* const> tokens);
 
 // As the head of `specdec++` reads them: the state of the row that was fed a
-// token, which must be there, and what became of that token. The examples refer
-// to the tokens, which outlive them.
+// token, and what became of that token. The state must be there. The examples
+// refer to the tokens, which outlive them.
 struct StateExample {
   absl::Span<const float> state;
   // Its probability of being accepted, in [0, 1]; recordings have 0 or 1.

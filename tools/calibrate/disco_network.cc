@@ -11,8 +11,8 @@ namespace {
 
 using speculation::kDiscoInputs;
 
-// Below one of them an input counts as constant: dividing by less would blow up
-// what is rounding, of the input or, beside a mean, of the bias that both are
+// Below one of them an input counts as constant. Dividing by less would blow up
+// what is rounding: of the input or, beside a mean, of the bias that both are
 // folded into (float32: 24 bits).
 constexpr double kSmallestSpread = 1e-6;
 constexpr double kSmallestSpreadOfMean = 1e-4;

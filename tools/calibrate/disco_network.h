@@ -1,5 +1,5 @@
 // The network of policy `disco` while it is trained: kDiscoInputs inputs, one
-// hidden layer of `width` with ReLU, one output with a sigmoid; its loss is the
+// hidden layer of `width` with ReLU, one output with a sigmoid. Its loss is the
 // cross-entropy. Backpropagation by hand, in double.
 //
 // Thread-compatible.

@@ -45,9 +45,11 @@ struct StateLine {
 };
 
 // `name` stands for the source in errors. Empty lines are skipped, unknown keys
-// left alone. INVALID_ARGUMENT, with the line: not a JSON object, a key that is
-// missing or of the wrong type, a number that is not finite or outside its
-// range, probabilities that do not descend; and a text without any line.
+// left alone. INVALID_ARGUMENT, with the line:
+// - not a JSON object, a key that is missing or of the wrong type;
+// - a number that is not finite or outside its range;
+// - probabilities that do not descend.
+// Likewise a text without any line.
 absl::StatusOr<std::vector<FeatureLine>> ParseFeatures(
     absl::string_view name, absl::string_view content);
 // Likewise.

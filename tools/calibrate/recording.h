@@ -3,8 +3,8 @@
 // A run leaves positions out: those whose token the target added itself, after
 // a chunk that was right. Which they are depends on the chunks, and not on
 // time: the target waits for its draft however long. What a row says of its
-// position depends on neither, so runs with other chunks fill the gaps, and a
-// recording that is whole is the same however it is made.
+// position depends on neither. So runs with other chunks fill the gaps, and a
+// whole recording is the same however it is made.
 //
 // Pure.
 
@@ -70,12 +70,12 @@ class Recording {
 
   explicit Recording(Options options);
 
-  // Of one run: `answers` has an answer for each prompt that was asked, `lines`
-  // are of requests RecordingId(prompt), `states` what they refer to (null:
-  // not recorded), `target` what the target has recorded of them.
-  // INVALID_ARGUMENT: a line of another request or after the states;
-  // DATA_LOSS: an answer that differs from an earlier run's, a recorded outcome
-  // that is not the answer's.
+  // Of one run. `answers` has an answer for each prompt that was asked, `lines`
+  // are of requests RecordingId(prompt). `states` are what the lines refer to
+  // (null: not recorded), `target` what the target has recorded of them.
+  // INVALID_ARGUMENT: a line of another request or after the states; DATA_LOSS:
+  // an answer that differs from an earlier run's, a recorded outcome that is
+  // not the answer's.
   absl::Status Add(absl::Span<const FeatureLine> lines,
                    const HiddenStates* states,
                    const std::map<int, std::vector<int32_t>>& answers,
@@ -92,9 +92,9 @@ class Recording {
   std::vector<const RecordedToken*> TokensOf(
       absl::Span<const int> prompts) const;
 
-  // All ways in which those tokens may be drafted, up to `max_steps` after
-  // what is committed: the same token once for each step that right ones before
-  // it allow. Needs kRowAndTarget.
+  // All ways in which those tokens may be drafted, up to `max_steps` after what
+  // is committed. The same token comes once for each step that right ones
+  // before it allow. Needs kRowAndTarget.
   std::vector<DraftedStep> StepsOf(absl::Span<const int> prompts,
                                    int max_steps) const;
 

@@ -1,7 +1,7 @@
 // Makes a checkpoint slower without changing one bit of its output: more layers
 // and wider feed-forward blocks whose last projections are zero. So the cost of
-// a model can be set at will, while what it says stays real: acceptance is
-// measured at any cost ratio with small checkpoints.
+// a model can be set at will, while what it says stays real. Small checkpoints
+// then measure acceptance at any cost ratio.
 //
 // Why the output keeps its bits: an added layer adds o_proj(..) = 0 and
 // down_proj(..) = 0 to the residual stream; an added feed-forward column

@@ -28,11 +28,10 @@ class ChildProcess {
     bool sees_flags = false;
   };
 
-  // Starts the program in a process group of its own (Ctrl-C reaches only the
-  // launcher, which then stops its children in order), with no signal blocked
-  // and stdin from /dev/null. Errors:
-  // NOT_FOUND (no such program, or it cannot be run), PERMISSION_DENIED (log
-  // file), RESOURCE_EXHAUSTED (fork).
+  // Starts the program in a process group of its own, with no signal blocked
+  // and stdin from /dev/null. So Ctrl-C reaches only the launcher, which then
+  // stops its children in order. Errors: NOT_FOUND (no such program, or it
+  // cannot be run), PERMISSION_DENIED (log file), RESOURCE_EXHAUSTED (fork).
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(
       const Options& options);
 

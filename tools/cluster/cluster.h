@@ -90,8 +90,8 @@ class Cluster {
     // Workers read all of every prompt, unless --prefix-cache says otherwise.
     // Before Register.
     void ReadPromptsWhole();
-    // After `flags` have read a command line: adds to `more_args` what was
-    // given of the groups named "coordinator", "gateway", "worker" (each of
+    // After `flags` have read a command line: adds what was given to
+    // `more_args`. Of the groups "coordinator", "gateway", "worker" (each of
     // both roles), "target" and "draft".
     void HandOn(const FlagSet& flags);
     // INVALID_ARGUMENT: a missing model; a count, a port or a duration out of
@@ -109,9 +109,9 @@ class Cluster {
   // Drains.
   ~Cluster();
 
-  // One coordinator: its process, "coordinator" or, of several, "coordinator-0"
-  // and so on; host:port for clients, for workers, for operators and of its
-  // /metrics, empty where it serves none.
+  // One coordinator. Its process is "coordinator" or, of several,
+  // "coordinator-0" and so on. The others are host:port for clients, for
+  // workers, for operators and of its /metrics: empty where it serves none.
   struct Coordinator {
     std::string name;
     std::string clients;

@@ -22,8 +22,8 @@ struct ClientSecurity {
 
   // To every call before it starts.
   void Apply(grpc::ClientContext* context) const;
-  // A server that ends a connection before the first call does not say why:
-  // what it may have wanted is added to such a call's status. Others stay as
+  // A server that ends a connection before the first call does not say why.
+  // What it may have wanted is added to such a call's status. Others stay as
   // they are.
   absl::Status Explain(const absl::Status& status) const;
 };

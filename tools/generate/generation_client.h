@@ -23,9 +23,9 @@ namespace nacre::tools {
 // Thread-safe: calls from several threads run at once.
 class GenerationClient {
  public:
-  // `addresses`: host:port for clients of a coordinator. With several, with
-  // commas between, a call that one does not take is made at the next, and an
-  // answer that is cut off goes on there. Connects with the first call.
+  // `addresses`: host:port for clients of a coordinator, or several with commas
+  // between. A call that one does not take is made at the next, and an answer
+  // that is cut off goes on there. Connects with the first call.
   explicit GenerationClient(const std::string& addresses,
                             ClientSecurity security = {});
   // INVALID_ARGUMENT where they are none, or one is not host:port.
@@ -35,8 +35,8 @@ class GenerationClient {
   // order. `on_chunk` is called on this thread for each piece as it comes, with
   // the choice that it is of. Errors: what Generate returns (inference.proto);
   // DEADLINE_EXCEEDED after `timeout`; CANCELLED after CancelAll; INTERNAL if
-  // the answer ends without a Complete of each choice, as that of a server that
-  // knows no choices, or goes on at another token.
+  // the answer goes on at another token, or ends without a Complete of each
+  // choice, as that of a server without choices does.
   absl::StatusOr<std::vector<v1::Complete>> GenerateChoices(
       const v1::GenerateRequest& request, absl::Duration timeout,
       const std::function<void(uint32_t, const v1::Chunk&)>& on_chunk);

@@ -1,4 +1,4 @@
-// Reads prompts: one JSON object a line with `prompt` (a string) and optionally
+// Reads prompts: one JSON object a line with `prompt` (a string). It may have
 // `id` (a string or a whole number) and `max_tokens` (a whole number > 0).
 // Other keys are left alone, empty lines are skipped.
 

@@ -46,7 +46,8 @@ struct RequestFlags {
   void Register(FlagSet* flags);
 
   // INVALID_ARGUMENT: an unknown verification, a timeout that is not > 0, a
-  // stop string that is not UTF-8, a stop token id or a bias of another form.
+  // stop string that is not UTF-8. Also a stop token id or a bias of another
+  // form.
   absl::Status Fill(v1::GenerateRequest* request) const;
 };
 

@@ -11,8 +11,8 @@
 //                                      target's, and no rank of others
 //   "accepted_lengths": [2, 0, 5, ...] the same as lengths: so many matches,
 //                                      then a mismatch
-// "version" is 2 where there are ranks; others are refused, and none is that of
-// lines without ranks. Other keys are left alone, empty lines are skipped.
+// "version" is 2 where there are ranks; others are refused. Lines without ranks
+// need none. Other keys are left alone, empty lines are skipped.
 
 #ifndef TOOLS_SIMULATE_MATCH_TRACE_H_
 #define TOOLS_SIMULATE_MATCH_TRACE_H_
@@ -28,8 +28,9 @@
 namespace nacre::tools {
 
 // `name` stands for the source in errors. INVALID_ARGUMENT, with the line: not
-// a JSON object, none or several of the keys, an empty array, an entry out of
-// range, scores that are not as many or rise, another version; no line at all.
+// a JSON object, none or several of the keys, another version, or no line at
+// all. Likewise an empty array, an entry out of range, scores that are not as
+// many or rise.
 absl::StatusOr<std::vector<std::shared_ptr<const simulation::MatchTrace>>>
 ParseMatchTraces(absl::string_view name, absl::string_view content);
 

@@ -59,8 +59,8 @@ struct SimulateFlags {
   void Register(FlagSet* flags);
 
   // INVALID_ARGUMENT, with the value and the limit: a flag that is missing, out
-  // of range, at odds with another, or of another form; a bad trace. NOT_FOUND:
-  // the trace cannot be read.
+  // of range, at odds with another, or of another form. Also a bad trace.
+  // NOT_FOUND: the trace cannot be read.
   absl::StatusOr<SimulatePlan> Build() const;
 
  private:

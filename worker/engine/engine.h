@@ -47,9 +47,9 @@ struct EngineStats {
   // verified, and of these the right ones.
   uint64_t suffix_proposed = 0;
   uint64_t suffix_accepted = 0;
-  // What became of the nodes that drafts sent, tokens of chains among them:
-  // that came before the place they are for was committed, that came late, and
-  // that stood behind what was dropped. Of a target.
+  // What became of the nodes that drafts sent to a target, tokens of chains
+  // among them. They came before their place was committed, or late. Or they
+  // are stale: below what was dropped, or out of turn.
   uint64_t placed_nodes = 0;
   uint64_t late_nodes = 0;
   uint64_t stale_nodes = 0;

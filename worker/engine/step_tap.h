@@ -1,6 +1,6 @@
-// What the rows of a step yield besides tokens, logits and hidden states, for
-// those that read them: recorders, and the publisher that drafts read from. An
-// engine knows one tap. StepTaps makes one of several.
+// What the rows of a step yield besides tokens: logits and hidden states. They
+// are for recorders, and for the publisher that drafts read from. An engine
+// knows one tap. StepTaps makes one of several.
 //
 // The engine's thread; nothing here waits for another worker.
 

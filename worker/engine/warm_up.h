@@ -25,11 +25,11 @@ enum class RowUse {
             // lone row is drawn by the model, where it can: a chain's
 };
 
-// Steps of 1, 2, 4, 8 and 16 rows of one sequence (those that fit), the
-// shortest of five each, after a forward that is not measured. Ranked rows are
-// ranked by the host, so their logits come to it; that is measured, too. Runs
-// on the engine's thread. Errors: of NewSequence and Forward; DATA_LOSS (a
-// logit is infinite or not a number).
+// Times of steps of 1, 2, 4, 8 and 16 rows of one sequence (those that fit).
+// Each is the shortest of five, after a forward that is not measured. Ranked
+// rows are ranked by the host, so their logits come to it; that is measured,
+// too. Runs on the engine's thread. Errors: of NewSequence and Forward;
+// DATA_LOSS (a logit is infinite or not a number).
 absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
                                              const Clock& now_ns,
                                              RowUse use = RowUse::kDrawn);

@@ -2,9 +2,10 @@
 // one thread of its own that watches the engine:
 //
 //   liveness   the engine makes progress whenever it has work, and the device
-//              computes numbers (worker/engine/soundness.h; once it does not,
-//              for good)
-//   readiness  and the worker takes new sessions (it does not drain)
+//              computes numbers (worker/engine/soundness.h). Once it does not,
+//              liveness is lost for good
+//   readiness  as liveness, and the worker takes new sessions (it does not
+//              drain)
 //   startup    for good, once there is a Health
 //   ""         as readiness
 

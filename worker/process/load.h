@@ -28,15 +28,18 @@ struct LoadedModel {
   double vocabulary_share = 1;  // VocabularyMap::share where it is mapped
 };
 
-// Shows progress on a terminal, logs elsewhere. The KV cache: of a host as
-// ComputeFlags::max_memory_bytes says; of a device what that leaves beside
-// weights and scratch, without it a share of what is free, which depends on
-// `role`. Errors: of CreateBackendFor, LoadTokenizer, LoadModel and
-// TensorParallelModel::Load; INVALID_ARGUMENT when the tokenizer has ids that
-// the model lacks, or a target is told of another's tokenizer;
-// FAILED_PRECONDITION when the target's tokenizer shares too few pieces;
-// RESOURCE_EXHAUSTED when the host's memory, of which `memory` tells, has no
-// room for the weights (memory_check.h).
+// Shows progress on a terminal, logs elsewhere. The KV cache of a host has the
+// size that ComputeFlags::max_memory_bytes says. That of a device has what the
+// flag leaves beside weights and scratch. Without the flag it has a share of
+// what is free, which depends on `role`.
+//
+// Errors: of CreateBackendFor, LoadTokenizer, LoadModel and
+// TensorParallelModel::Load.
+// - INVALID_ARGUMENT: the tokenizer has ids that the model lacks, or a target
+//   is told of another's tokenizer.
+// - FAILED_PRECONDITION: the target's tokenizer shares too few pieces.
+// - RESOURCE_EXHAUSTED: the host's memory, of which `memory` tells, has no room
+//   for the weights (memory_check.h).
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role,
                                           const MemoryFiles& memory = {});

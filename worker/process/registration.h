@@ -1,6 +1,6 @@
 // Keeps this worker registered: dials the coordinator's Registry, says Hello,
-// proves its vocabulary, sends heartbeats, and starts over whenever the stream
-// ends, for as long as it takes. Its last heartbeat goes out when it leaves.
+// proves its vocabulary and sends heartbeats. It starts over whenever the
+// stream ends, as long as it takes. Its last heartbeat goes out as it leaves.
 //
 // Owns one thread, on which all callbacks run.
 

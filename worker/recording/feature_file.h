@@ -1,6 +1,6 @@
-// A file of what length policies are calibrated from, one JSON object a line,
-// and, where asked for, the hidden states that the lines refer to
-// (docs/policies.md, "Recording").
+// A file of what length policies are calibrated from, one JSON object a line
+// (docs/policies.md, "Recording"). Where asked for, also the hidden states that
+// the lines refer to.
 //
 // Serves all sessions of the process and outlives them. One thread, the
 // engine's.
