@@ -38,8 +38,8 @@ void StepPlanner::PlanDrafts(int64_t now_ns, worker::StepOutcome* outcome) {
   for (Session& session : sessions_) {
     if (session.prefills() && session.unfed_rows() > 0) {
       parts_.accounts->TakeOver(session, session.settled());
+      if (session.takes_over) outcome->deadline_ns = now_ns;
     }
-    if (session.takes_over) outcome->deadline_ns = now_ns;
     if (session.unfed_rows() <= 0) session.prefilled = true;
     prefilling = prefilling || session.prefills();
   }

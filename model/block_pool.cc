@@ -160,16 +160,15 @@ void BlockPool::Release(absl::Span<const int32_t> blocks) {
   // The last first: a prefix outlives what is built on it.
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
     Block& block = blocks_[static_cast<size_t>(*it)];
+    if (store_ != nullptr && block.node != kRoot) {
+      const Prefix prefix = PrefixOf(*it);
+      store_->Touch(prefix.parent, prefix.token_ids);
+    }
     if (--block.uses > 0) continue;
     if (block.node == kRoot) {
       free_.push_back(*it);
-      continue;
-    }
-    block.unused = unused_.insert(unused_.end(), *it);
-    // In the same order there.
-    if (store_ != nullptr) {
-      const Prefix prefix = PrefixOf(*it);
-      store_->Touch(prefix.parent, prefix.token_ids);
+    } else {
+      block.unused = unused_.insert(unused_.end(), *it);
     }
   }
 }

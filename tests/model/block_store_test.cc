@@ -168,5 +168,18 @@ TEST_F(BlockStoreTest, TheEndOfWhatIsUnusedLongestGoesFirst) {
   EXPECT_EQ(New(gone)->length(), 2);
 }
 
+// What others still use is not the one unused longest.
+TEST_F(BlockStoreTest, WhatASessionEndsWithCountsAsUsed) {
+  Keep(3);
+  Compute({1, 2});
+  const auto stays = New({1, 2, 0});
+  Compute({3, 4});
+  Compute({1, 2, 0});
+  Compute({5, 6});
+  Compute({7, 8});  // in the place of {3, 4}
+  EXPECT_EQ(store_->Touch(BlockPool::kRoot, {3, 4}), absl::nullopt);
+  EXPECT_NE(store_->Touch(BlockPool::kRoot, {1, 2}), absl::nullopt);
+}
+
 }  // namespace
 }  // namespace nacre::model
