@@ -36,6 +36,24 @@ if(NACRE_CUDA AND NOT NACRE_SANITIZE AND NOT NACRE_BUILD_FUZZERS)
   endif()
 endif()
 
+# NCCL is loaded when a worker is told to use it: its header is all that the
+# build needs. NACRE_NCCL_VERSION: "none", or the header's.
+set(NACRE_NCCL_VERSION none)
+if(NACRE_HAVE_CUDA)
+  find_path(NACRE_NCCL_INCLUDE_DIR nccl.h
+            HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  if(NACRE_NCCL_INCLUDE_DIR)
+    file(STRINGS ${NACRE_NCCL_INCLUDE_DIR}/nccl.h nccl_numbers
+         REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) [0-9]+$")
+    list(TRANSFORM nccl_numbers REPLACE ".* " "")
+    list(JOIN nccl_numbers "." NACRE_NCCL_VERSION)
+    if(NACRE_NCCL_VERSION VERSION_LESS 2.17)
+      message(STATUS "NCCL ${NACRE_NCCL_VERSION} is too old: 2.17 is needed")
+      set(NACRE_NCCL_VERSION none)
+    endif()
+  endif()
+endif()
+
 # nacre_cuda_target(NAME): how our CUDA code is compiled. --fmad=false: as
 # -ffp-contract=off (CMakeLists.txt).
 function(nacre_cuda_target name)

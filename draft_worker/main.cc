@@ -63,7 +63,9 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
           worker_options.record_hidden, model->info().hidden_size));
     }
   }
-  borrowed->tensors = worker_options.tensors.transport->make_reader(peers);
+  NACRE_ASSIGN_OR_RETURN(borrowed->tensors,
+                         worker_options.tensors.transport->make_reader(
+                             peers, worker_options.compute.backend));
   auto service = std::make_unique<nacre::draft_worker::DraftService>();
   DraftEngine::Options options;
   options.model = model;

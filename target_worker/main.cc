@@ -95,8 +95,9 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
                          service.get()](nacre::worker::Delivery delivery) {
     service->Deliver(delivery);
   };
-  nacre::worker::ServedPublisher tensors =
-      worker_options.tensors.transport->make_publisher();
+  NACRE_ASSIGN_OR_RETURN(nacre::worker::ServedPublisher tensors,
+                         worker_options.tensors.transport->make_publisher(
+                             worker_options.compute.backend));
   options.tensors = tensors.publisher.get();
   options.features = features.get();
   options.gate_timeouts = worker_options.gate_timeouts;

@@ -8,7 +8,7 @@ namespace nacre::telemetry {
 
 BuildInfo GetBuildInfo() {
   return {NACRE_VERSION, NACRE_COMMIT, grpc::Version(), NACRE_CUDA_VERSION,
-          "none"};
+          NACRE_NCCL_VERSION};
 }
 
 std::string VersionText(const std::string& program) {

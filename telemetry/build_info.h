@@ -14,7 +14,7 @@ struct BuildInfo {
   std::string commit;  // at configuration; "unknown" outside a git checkout
   std::string grpc;
   std::string cuda;  // compiler's version; "none": this build has no CUDA
-  std::string nccl;
+  std::string nccl;  // version of its header; "none": this build has no NCCL
 };
 
 BuildInfo GetBuildInfo();

@@ -100,6 +100,9 @@ PROTO_FILES = [
     # A worker's side of Registry.Attach.
     "worker/process/registration.h",
     "worker/process/registration.cc",
+    # What both ends of a stream of tensors say about the link beside it.
+    *[f"worker/tensors/nccl_{end}" for end in
+      ("receiver.h", "receiver.cc", "sender.h", "sender.cc")],
     # What the gateway's client has of an answer, as it came.
     "gateway/cut_answer.h",
     # What coordinators told that client of their models, taken together.
@@ -195,6 +198,7 @@ TESTED_BY = {
        for name in ("token_text", "usage_convert")},
     **{f"gateway/{name}.cc": "tests/gateway/gateway_service_test.cc"
        for name in ("completion_stream", "gateway_metrics")},
+    "kernels/no_nccl.cc": "tests/worker/tensors/transports_test.cc",
     "kernels/cpu/attention.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/cpu_backend.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/dense_matrix.cc": "tests/kernels/batch_invariance_test.cc",

@@ -16,6 +16,8 @@ TEST(BuildInfoTest, NamesVersionCommitAndLibraries) {
   EXPECT_FALSE(info.commit.empty());
   EXPECT_EQ(info.grpc, grpc::Version());
   EXPECT_THAT(info.cuda, testing::MatchesRegex("none|[0-9]+[.][0-9.]+"));
+  EXPECT_THAT(info.nccl, testing::MatchesRegex("none|2[.][0-9]+[.][0-9]+"));
+  EXPECT_TRUE(info.cuda != "none" || info.nccl == "none");
 
   const prometheus::MetricFamily family = BuildInfoFamily();
   EXPECT_EQ(family.name, "nacre_build_info");
@@ -29,7 +31,7 @@ TEST(BuildInfoTest, NamesVersionCommitAndLibraries) {
       {"version", info.version},
       {"commit", info.commit},
       {"cuda", info.cuda},
-      {"nccl", "none"},
+      {"nccl", info.nccl},
       {"grpc", info.grpc}};
   EXPECT_EQ(labels, expected);
 }

@@ -333,7 +333,8 @@ void TensorFlags::Register(FlagSet* flags) {
         NACRE_ASSIGN_OR_RETURN(transport, FindTensorTransport(text));
         return absl::OkStatus();
       },
-      "how hidden states go from targets to drafts, for both the same");
+      "how hidden states go from targets to drafts: grpc, or nccl, from GPU to "
+      "GPU, which falls back to grpc");
 }
 
 void PaceOptions::Register(FlagSet* flags) {
@@ -420,6 +421,8 @@ absl::Status Validate(const WorkerOptions& options) {
   }
   NACRE_RETURN_IF_ERROR(options.compute.Validate());
   NACRE_RETURN_IF_ERROR(options.own_drafts.Validate());
+  NACRE_RETURN_IF_ERROR(
+      options.tensors.transport->check(options.compute.backend));
   if (!options.metrics_listen.empty()) {
     NACRE_RETURN_IF_ERROR(CheckAddress("metrics-listen", options.metrics_listen,
                                        /*allow_port_zero=*/true));

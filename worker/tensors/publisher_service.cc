@@ -24,7 +24,11 @@ namespace nacre::worker {
 class TensorPublisherService::Reader final
     : public grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent> {
  public:
-  explicit Reader(TensorPublisherService* service) : service_(service) {}
+  Reader(TensorPublisherService* service, std::string peer)
+      : service_(service),
+        peer_(std::move(peer)),
+        link_(service->links_.get(), &service->link_counts_,
+              [this] { service_->OnLinkChange(this); }) {}
 
   void Read() {
     rpc::SetParseMark(&incoming_);
@@ -55,6 +59,11 @@ class TensorPublisherService::Reader final
     return !std::exchange(writing_, true);
   }
 
+  bool WantToWrite() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return !std::exchange(writing_, true);
+  }
+
   // Only the first call counts.
   bool RequestFinish(grpc::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -67,28 +76,8 @@ class TensorPublisherService::Reader final
   // With the right to write.
   void WriteNext() ABSL_LOCKS_EXCLUDED(mu_) {
     outgoing_.Clear();
-    {
-      absl::MutexLock lock(&mu_);
-      if (finishing_) {
-        current_.reset();
-      } else if (current_ == nullptr && !errors_.empty()) {
-        *outgoing_.mutable_error() = std::move(errors_.front());
-        errors_.pop_front();
-      } else if (current_ == nullptr) {
-        current_ = waiting_.Pop();
-        offset_ = 0;
-        if (current_ == nullptr) {
-          writing_ = false;
-          return;
-        }
-      }
-    }
-    if (current_ != nullptr) {
-      const TensorChunk chunk = ChunkAt(*current_, offset_);
-      FillChunk(chunk, outgoing_.mutable_chunk());
-      offset_ += chunk.data.size();
-      if (offset_ == current_->num_bytes()) current_.reset();
-    }
+    if (!ChooseNext()) return;
+    if (current_ != nullptr) FillOutgoing();
     if (outgoing_.event_case() == v1::TensorEvent::EVENT_NOT_SET) {
       Finish(status_);  // the right to write is never given back
     } else {
@@ -99,6 +88,7 @@ class TensorPublisherService::Reader final
  private:
   void OnReadDone(bool ok) override {
     if (ok) {
+      if (incoming_.has_link()) link_.OnMessage(incoming_.link(), peer_);
       service_->OnRequest(this, incoming_);
       Read();
     } else if (rpc::HasParseMark(incoming_)) {
@@ -112,7 +102,8 @@ class TensorPublisherService::Reader final
   void OnWriteDone(bool ok) override {
     if (!ok) {
       RequestFinish(grpc::Status::CANCELLED);
-    } else if (outgoing_.has_chunk()) {
+    } else if (outgoing_.has_chunk() &&
+               outgoing_.chunk().link_transfer() == 0) {
       service_->sent_bytes_ += outgoing_.chunk().data().size();
       if (current_ == nullptr) ++service_->sent_;
     }
@@ -122,8 +113,53 @@ class TensorPublisherService::Reader final
   void OnCancel() override { End(grpc::Status::CANCELLED); }
 
   void OnDone() override {
+    link_.Close();
     service_->OnDone(this);
     delete this;
+  }
+
+  // What is written next: outgoing_ if it is set, else current_, else the end.
+  // False: nothing, and the right to write was given back.
+  bool ChooseNext() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (finishing_) {
+      current_.reset();
+      return true;
+    }
+    if (current_ != nullptr) return true;
+    v1::TensorLink message;
+    if (!errors_.empty()) {
+      *outgoing_.mutable_error() = std::move(errors_.front());
+      errors_.pop_front();
+      return true;
+    }
+    if (link_.TakeMessage(&message)) {
+      *outgoing_.mutable_link() = std::move(message);
+      return true;
+    }
+    // Without room the newest ones wait on, until the link has some.
+    if (link_.NextWay() != NcclSender::Way::kLater) current_ = waiting_.Pop();
+    offset_ = 0;
+    writing_ = current_ != nullptr;
+    return writing_;
+  }
+
+  // With a piece of current_, or, if its values go over the link, its header.
+  void FillOutgoing() {
+    TensorChunk chunk = ChunkAt(*current_, offset_);
+    uint64_t transfer = 0;
+    if (offset_ == 0 && link_.NextWay() == NcclSender::Way::kLink) {
+      transfer = link_.Send(current_);
+    }
+    if (transfer == 0) {
+      offset_ += chunk.data.size();
+    } else {
+      offset_ = current_->num_bytes();
+      chunk.data = {};
+    }
+    FillChunk(chunk, outgoing_.mutable_chunk());
+    outgoing_.mutable_chunk()->set_link_transfer(transfer);
+    if (offset_ == current_->num_bytes()) current_.reset();
   }
 
   void End(grpc::Status status) {
@@ -131,6 +167,8 @@ class TensorPublisherService::Reader final
   }
 
   TensorPublisherService* const service_;
+  const std::string peer_;
+  NcclSender link_;
   v1::TensorRequest incoming_;
   absl::Mutex mu_;
   LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
@@ -145,7 +183,8 @@ class TensorPublisherService::Reader final
   v1::TensorEvent outgoing_;
 };
 
-TensorPublisherService::TensorPublisherService() : thread_([this] { Run(); }) {}
+TensorPublisherService::TensorPublisherService(std::unique_ptr<NcclLinks> links)
+    : links_(std::move(links)), thread_([this] { Run(); }) {}
 
 TensorPublisherService::~TensorPublisherService() {
   {
@@ -174,8 +213,8 @@ void TensorPublisherService::Publish(const Tensor& tensor) {
 }
 
 grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent>*
-TensorPublisherService::Read(grpc::CallbackServerContext*) {
-  auto* reader = new Reader(this);
+TensorPublisherService::Read(grpc::CallbackServerContext* context) {
+  auto* reader = new Reader(this, context->peer());
   {
     absl::MutexLock lock(&mu_);
     readers_[reader];
@@ -229,6 +268,11 @@ void TensorPublisherService::OnDone(Reader* reader) {
   readers_.erase(reader);
 }
 
+void TensorPublisherService::OnLinkChange(Reader* reader) {
+  absl::MutexLock lock(&mu_);
+  if (reader->WantToWrite()) Schedule(reader);
+}
+
 void TensorPublisherService::EndReaders(const absl::Status& reason) {
   const grpc::Status status(static_cast<grpc::StatusCode>(reason.raw_code()),
                             std::string(reason.message()));
@@ -245,8 +289,11 @@ TensorPublisherService::Stats TensorPublisherService::stats() const {
   for (const auto& [reader, channels] : readers_) {
     stats.subscriptions += static_cast<int>(channels.size());
   }
-  stats.sent = sent_;
-  stats.sent_bytes = sent_bytes_;
+  stats.sent = sent_ + link_counts_.sent;
+  stats.sent_bytes = sent_bytes_ + link_counts_.sent_bytes;
+  stats.sent_by_nccl = link_counts_.sent;
+  stats.nccl_links = link_counts_.up;
+  stats.nccl_failures = link_counts_.failures;
   stats.replaced = replaced_;
   return stats;
 }

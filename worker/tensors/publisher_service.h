@@ -3,7 +3,8 @@
 //
 // Back-pressure is gRPC's: a stream has one chunk under way, and what is
 // published meanwhile waits in the reader's LatestQueue. A tensor that was
-// begun is sent to its end.
+// begun is sent to its end. Readers that ask for it get the values by NCCL, if
+// the publisher has it (nccl_sender.h).
 //
 // Thread-safe. Owns one thread, which begins the writes: a write takes tens of
 // microseconds, and the publisher is an engine.
@@ -23,6 +24,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/tensors.grpc.pb.h"
+#include "worker/tensors/nccl_link.h"
+#include "worker/tensors/nccl_sender.h"
 #include "worker/tensors/tensor_publisher.h"
 
 namespace nacre::worker {
@@ -32,7 +35,8 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
  public:
   static constexpr size_t kMaxChannels = 4096;  // of one reader
 
-  TensorPublisherService();
+  // Null: all values go over gRPC.
+  explicit TensorPublisherService(std::unique_ptr<NcclLinks> links = nullptr);
   // After the server has ended its calls.
   ~TensorPublisherService() override;
 
@@ -57,9 +61,13 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   void Unsubscribe(Reader* reader, uint64_t channel)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDone(Reader* reader) ABSL_LOCKS_EXCLUDED(mu_);
+  // Its link has something to say, or room.
+  void OnLinkChange(Reader* reader) ABSL_LOCKS_EXCLUDED(mu_);
   // Lets the thread begin to write to it.
   void Schedule(Reader* reader) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const std::unique_ptr<NcclLinks> links_;  // outlives the readers
+  NcclSenderCounts link_counts_;
   mutable absl::Mutex mu_;
   absl::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -11,8 +11,9 @@
 
 namespace nacre::worker {
 
-TensorReaderClient::TensorReaderClient(rpc::ChannelSecurity security)
-    : security_(std::move(security)) {}
+TensorReaderClient::TensorReaderClient(rpc::ChannelSecurity security,
+                                       std::unique_ptr<NcclLinks> links)
+    : security_(std::move(security)), links_(std::move(links)) {}
 
 TensorReaderClient::~TensorReaderClient() {
   std::map<std::string, std::shared_ptr<Connection>> connections;
@@ -39,6 +40,9 @@ void TensorReaderClient::Subscribe(Subscription subscription) {
     is_new = known == nullptr;
     if (is_new) known = Dial(subscription.address);
     connection = known;
+    if (is_new && connection->link != nullptr) {
+      *request.mutable_link() = NcclReceiver::Question();
+    }
     Entry& entry = entries_[subscription.channel];
     entry.connection = connection.get();
     entry.subscription = std::move(subscription);
@@ -64,7 +68,12 @@ void TensorReaderClient::Unsubscribe(uint64_t channel) {
 
 TensorReader::Stats TensorReaderClient::stats() const {
   absl::MutexLock lock(&mu_);
-  return stats_;
+  Stats stats = stats_;
+  stats.nccl_links = link_counts_.up;
+  stats.nccl_failures = link_counts_.failures;
+  stats.received_by_nccl = link_counts_.received;
+  stats.lost_by_nccl = link_counts_.lost;
+  return stats;
 }
 
 std::shared_ptr<TensorReaderClient::Connection> TensorReaderClient::Dial(
@@ -83,14 +92,34 @@ std::shared_ptr<TensorReaderClient::Connection> TensorReaderClient::Dial(
       v1::Tensors::NewStub(rpc::CreateChannel(address, security_));
   connection->stub->async()->Read(connection->stream->context(),
                                   connection->stream.get());
+  if (links_ != nullptr) connection->link = MakeLink(connection.get());
   ++num_streams_;
   return connection;
+}
+
+std::unique_ptr<NcclReceiver> TensorReaderClient::MakeLink(
+    Connection* connection) {
+  NcclReceiver::Parts parts;
+  parts.links = links_.get();
+  parts.counts = &link_counts_;
+  parts.publisher = connection->address;
+  parts.tell = [connection](v1::TensorLink message) {
+    v1::TensorRequest request;
+    *request.mutable_link() = std::move(message);
+    connection->stream->Send(std::move(request));
+  };
+  parts.deliver = [this, connection](Tensor tensor) {
+    OnLinkTensor(connection, std::move(tensor));
+  };
+  return std::make_unique<NcclReceiver>(std::move(parts));
 }
 
 void TensorReaderClient::OnEvent(Connection* connection,
                                  const v1::TensorEvent& event) {
   if (event.has_chunk()) {
     OnChunk(connection, event.chunk());
+  } else if (event.has_link()) {
+    if (connection->link != nullptr) connection->link->OnMessage(event.link());
   } else if (event.has_error()) {
     const absl::Status status(
         static_cast<absl::StatusCode>(static_cast<int>(event.error().code())),
@@ -104,6 +133,10 @@ void TensorReaderClient::OnChunk(Connection* connection,
                                  const v1::TensorChunk& proto) {
   TensorChunk chunk;
   const bool fits = ToChunk(proto, &chunk);
+  if (fits && proto.link_transfer() != 0) {
+    OnHeader(connection, chunk, proto.link_transfer());
+    return;
+  }
   Subscription subscription;
   {
     absl::MutexLock lock(&mu_);
@@ -119,33 +152,69 @@ void TensorReaderClient::OnChunk(Connection* connection,
   switch (connection->assembler.Add(chunk, subscription.num_values)) {
     case TensorAssembler::Outcome::kPart:
       return;
-    case TensorAssembler::Outcome::kWhole: {
-      Tensor tensor = connection->assembler.TakeTensor();
-      {
-        absl::MutexLock lock(&mu_);
-        logged_.erase(connection->address);
-        ++stats_.received;
-        stats_.received_bytes += tensor.num_bytes();
-      }
-      subscription.sink->OnTensor({std::move(tensor), MonotonicNowNs()});
+    case TensorAssembler::Outcome::kWhole:
+      if (connection->link != nullptr) connection->link->OnStreamTensor();
+      Deliver(connection, subscription.sink.get(),
+              connection->assembler.TakeTensor());
       return;
-    }
     case TensorAssembler::Outcome::kMalformed: {
       absl::MutexLock lock(&mu_);
       CountMalformed(*connection);
       return;
     }
-    case TensorAssembler::Outcome::kWrongSize: {
-      Lose(connection, proto.channel(),
-           absl::InvalidArgumentError(absl::StrCat("a tensor that has not the ",
-                                                   subscription.num_values,
-                                                   " values expected")));
-      v1::TensorRequest request;
-      request.add_unsubscribe(proto.channel());
-      connection->stream->Send(std::move(request));
+    case TensorAssembler::Outcome::kWrongSize:
+      Refuse(connection, proto.channel(), subscription.num_values);
       return;
-    }
   }
+}
+
+void TensorReaderClient::OnHeader(Connection* connection,
+                                  const TensorChunk& header,
+                                  uint64_t transfer) {
+  // Also of a channel that was just given up: its values come all the same.
+  if (connection->link != nullptr &&
+      connection->link->OnHeader(header, transfer)) {
+    return;
+  }
+  absl::MutexLock lock(&mu_);
+  CountMalformed(*connection);
+}
+
+void TensorReaderClient::OnLinkTensor(Connection* connection, Tensor tensor) {
+  const uint64_t channel = tensor.tag.channel;
+  Subscription subscription;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = entries_.find(channel);
+    if (it == entries_.end() || it->second.connection != connection) return;
+    subscription = it->second.subscription;
+  }
+  if (tensor.values.size() == subscription.num_values) {
+    Deliver(connection, subscription.sink.get(), std::move(tensor));
+  } else {
+    Refuse(connection, channel, subscription.num_values);
+  }
+}
+
+void TensorReaderClient::Deliver(Connection* connection, TensorSink* sink,
+                                 Tensor tensor) {
+  {
+    absl::MutexLock lock(&mu_);
+    logged_.erase(connection->address);
+    ++stats_.received;
+    stats_.received_bytes += tensor.num_bytes();
+  }
+  sink->OnTensor({std::move(tensor), MonotonicNowNs()});
+}
+
+void TensorReaderClient::Refuse(Connection* connection, uint64_t channel,
+                                size_t num_values) {
+  Lose(connection, channel,
+       absl::InvalidArgumentError(absl::StrCat(
+           "a tensor that has not the ", num_values, " values expected")));
+  v1::TensorRequest request;
+  request.add_unsubscribe(channel);
+  connection->stream->Send(std::move(request));
 }
 
 void TensorReaderClient::Lose(Connection* connection, uint64_t channel,
@@ -166,6 +235,7 @@ void TensorReaderClient::Lose(Connection* connection, uint64_t channel,
 
 void TensorReaderClient::OnDone(Connection* connection,
                                 const absl::Status& status) {
+  if (connection->link != nullptr) connection->link->Close();
   std::vector<Subscription> lost;
   {
     absl::MutexLock lock(&mu_);

@@ -1,8 +1,9 @@
 // Reads tensors over gRPC: one connection and one nacre.v1.Tensors.Read stream
 // to each worker that any channel is read from. A lost connection ends its
-// channels; the next subscription dials anew.
+// channels; the next subscription dials anew. With NCCL the values come from
+// GPU to GPU where the publisher has it, too (nccl_receiver.h).
 //
-// Thread-safe. Sinks are called on gRPC's threads.
+// Thread-safe. Sinks are called on gRPC's threads, and on that of the links.
 
 #ifndef WORKER_TENSORS_READER_CLIENT_H_
 #define WORKER_TENSORS_READER_CLIENT_H_
@@ -19,6 +20,8 @@
 #include "common/rpc/message_stream.h"
 #include "common/rpc/security.h"
 #include "proto/tensors.grpc.pb.h"
+#include "worker/tensors/nccl_link.h"
+#include "worker/tensors/nccl_receiver.h"
 #include "worker/tensors/tensor_chunks.h"
 #include "worker/tensors/tensor_reader.h"
 
@@ -26,8 +29,10 @@ namespace nacre::worker {
 
 class TensorReaderClient final : public TensorReader {
  public:
-  // How to dial, as with every other worker.
-  explicit TensorReaderClient(rpc::ChannelSecurity security);
+  // How to dial, as with every other worker. Null `links`: all values come over
+  // gRPC.
+  explicit TensorReaderClient(rpc::ChannelSecurity security,
+                              std::unique_ptr<NcclLinks> links = nullptr);
   // Ends all connections; no sink is called any more.
   ~TensorReaderClient() override;
 
@@ -43,7 +48,8 @@ class TensorReaderClient final : public TensorReader {
     std::string address;
     std::unique_ptr<v1::Tensors::Stub> stub;
     std::shared_ptr<Stream> stream;
-    TensorAssembler assembler;  // of the stream's reactions
+    TensorAssembler assembler;           // of the stream's reactions
+    std::unique_ptr<NcclReceiver> link;  // null: without NCCL
   };
   struct Entry {
     Connection* connection = nullptr;
@@ -57,6 +63,18 @@ class TensorReaderClient final : public TensorReader {
       ABSL_LOCKS_EXCLUDED(mu_);
   void OnChunk(Connection* connection, const v1::TensorChunk& proto)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Its values come over the link.
+  void OnHeader(Connection* connection, const TensorChunk& header,
+                uint64_t transfer) ABSL_LOCKS_EXCLUDED(mu_);
+  // Came over the link, for whichever channel.
+  void OnLinkTensor(Connection* connection, Tensor tensor)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::unique_ptr<NcclReceiver> MakeLink(Connection* connection);
+  void Deliver(Connection* connection, TensorSink* sink, Tensor tensor)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Loses it for a tensor of another size than that, and says so.
+  void Refuse(Connection* connection, uint64_t channel, size_t num_values)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // One channel is over, the connection goes on.
   void Lose(Connection* connection, uint64_t channel,
             const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -66,6 +84,8 @@ class TensorReaderClient final : public TensorReader {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const rpc::ChannelSecurity security_;
+  const std::unique_ptr<NcclLinks> links_;  // outlives the connections
+  NcclReceiverCounts link_counts_;
   mutable absl::Mutex mu_;
   absl::CondVar ended_;
   int num_streams_ ABSL_GUARDED_BY(mu_) = 0;  // whose on_done is to come

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/types/optional.h"
 #include "common/check.h"
 
 namespace nacre::worker {
@@ -16,7 +15,8 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr size_t kMaxRank = 4;
 
-// nullopt: no shape, or one of more values than `limit`.
+}  // namespace
+
 absl::optional<size_t> NumValues(const std::vector<int>& shape, size_t limit) {
   if (shape.empty() || shape.size() > kMaxRank) return absl::nullopt;
   size_t count = 1;
@@ -28,8 +28,6 @@ absl::optional<size_t> NumValues(const std::vector<int>& shape, size_t limit) {
   }
   return count;
 }
-
-}  // namespace
 
 TensorChunk ChunkAt(const Tensor& tensor, size_t offset, size_t max_bytes) {
   NACRE_CHECK(offset < tensor.num_bytes(), "a chunk past the end");

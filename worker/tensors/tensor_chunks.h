@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "worker/tensors/tensor.h"
 
 namespace nacre::worker {
@@ -23,6 +24,9 @@ struct TensorChunk {
   uint64_t offset = 0;     // in bytes
   absl::string_view data;  // float32, little endian; not owned
 };
+
+// Of a tensor. nullopt: it is no shape, or one of more values than `limit`.
+absl::optional<size_t> NumValues(const std::vector<int>& shape, size_t limit);
 
 // The piece from `offset` on, with at most `max_bytes` (a multiple of 4), of a
 // tensor on the host. Its data is the tensor's.

@@ -52,6 +52,15 @@ void AddSent(const TensorPublisher::Stats& stats, TensorFamilies* families) {
                   "Hidden states that were not sent: the draft was slow, and a "
                   "newer one took their place.",
                   static_cast<double>(stats.replaced));
+  families->Gauge("nacre_target_tensor_nccl_links",
+                  "Drafts that get their hidden states from GPU to GPU.",
+                  stats.nccl_links);
+  families->Count("nacre_target_tensor_nccl_failures_total",
+                  "Such links that failed: their hidden states go over gRPC.",
+                  static_cast<double>(stats.nccl_failures));
+  families->Count("nacre_target_tensors_sent_nccl_total",
+                  "Hidden states that were sent over such links.",
+                  static_cast<double>(stats.sent_by_nccl));
 }
 
 void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
@@ -59,7 +68,7 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
   constexpr char kDropped[] = "nacre_draft_tensors_dropped_total";
   constexpr char kDroppedHelp[] =
       "Hidden states, or pieces of them, of no use: late, of another epoch or "
-      "of a closed session; or malformed.";
+      "of a closed session; malformed; or lost with an NCCL link.";
   families->Count("nacre_draft_tensors_received_total",
                   "Hidden states that came whole.",
                   static_cast<double>(stats.received));
@@ -76,10 +85,21 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
                   "stale");
   families->Count(kDropped, kDroppedHelp, static_cast<double>(stats.malformed),
                   "malformed");
+  families->Count(kDropped, kDroppedHelp,
+                  static_cast<double>(stats.lost_by_nccl), "nccl");
   families->Count("nacre_draft_tensor_channels_lost_total",
                   "Sessions that go on without hidden states: their target "
                   "could not be reached, was lost, or refused.",
                   static_cast<double>(stats.lost_channels));
+  families->Gauge("nacre_draft_tensor_nccl_links",
+                  "Targets whose hidden states come from GPU to GPU.",
+                  stats.nccl_links);
+  families->Count("nacre_draft_tensor_nccl_failures_total",
+                  "Such links that failed: their hidden states come over gRPC.",
+                  static_cast<double>(stats.nccl_failures));
+  families->Count("nacre_draft_tensors_received_nccl_total",
+                  "Hidden states that came over such links.",
+                  static_cast<double>(stats.received_by_nccl));
 }
 
 }  // namespace

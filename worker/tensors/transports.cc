@@ -5,27 +5,71 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "kernels/nccl_api.h"
+#include "worker/tensors/nccl_link.h"
 #include "worker/tensors/publisher_service.h"
 #include "worker/tensors/reader_client.h"
 
 namespace nacre::worker {
 namespace {
 
-ServedPublisher MakeGrpcPublisher() {
-  auto service = std::make_unique<TensorPublisherService>();
+ServedPublisher Served(std::unique_ptr<TensorPublisherService> service) {
   ServedPublisher served;
   served.service = service.get();
   served.publisher = std::move(service);
   return served;
 }
 
-std::unique_ptr<TensorReader> MakeGrpcReader(
-    const rpc::ChannelSecurity& peers) {
+absl::Status CheckGrpc(const kernels::BackendOptions&) {
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ServedPublisher> MakeGrpcPublisher(
+    const kernels::BackendOptions&) {
+  return Served(std::make_unique<TensorPublisherService>());
+}
+
+absl::StatusOr<std::unique_ptr<TensorReader>> MakeGrpcReader(
+    const rpc::ChannelSecurity& peers, const kernels::BackendOptions&) {
   return std::make_unique<TensorReaderClient>(peers);
 }
 
+absl::StatusOr<std::unique_ptr<kernels::NcclApi>> NcclFor(
+    const kernels::BackendOptions& backend) {
+  if (backend.kind != "cuda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tensor-transport nccl needs --backend cuda, it is ", backend.kind));
+  }
+  absl::StatusOr<std::unique_ptr<kernels::NcclApi>> api =
+      kernels::OpenNccl({.device = backend.device});
+  if (api.ok()) return api;
+  return absl::Status(
+      api.status().code(),
+      absl::StrCat("--tensor-transport nccl: ", api.status().message()));
+}
+
+absl::Status CheckNccl(const kernels::BackendOptions& backend) {
+  return NcclFor(backend).status();
+}
+
+absl::StatusOr<ServedPublisher> MakeNcclPublisher(
+    const kernels::BackendOptions& backend) {
+  NACRE_ASSIGN_OR_RETURN(auto api, NcclFor(backend));
+  return Served(std::make_unique<TensorPublisherService>(
+      std::make_unique<NcclLinks>(std::move(api), NcclLinks::Options())));
+}
+
+absl::StatusOr<std::unique_ptr<TensorReader>> MakeNcclReader(
+    const rpc::ChannelSecurity& peers, const kernels::BackendOptions& backend) {
+  NACRE_ASSIGN_OR_RETURN(auto api, NcclFor(backend));
+  return std::make_unique<TensorReaderClient>(
+      peers, std::make_unique<NcclLinks>(std::move(api), NcclLinks::Options()));
+}
+
 constexpr TensorTransport kTransports[] = {
-    {"grpc", MakeGrpcPublisher, MakeGrpcReader},
+    {"grpc", CheckGrpc, MakeGrpcPublisher, MakeGrpcReader},
+    {"nccl", CheckNccl, MakeNcclPublisher, MakeNcclReader},
 };
 
 }  // namespace

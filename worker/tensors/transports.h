@@ -1,18 +1,22 @@
 // Which transports workers read each other's tensors over: a row for each. The
 // only place that names one: engines and processes know the two interfaces.
 //
-// Constant data. Today there is one transport, gRPC streams. They need memory
-// of the host: the publisher copies what lies on a device.
+// Constant data. `grpc`: streams of nacre.v1.Tensors. `nccl`: the same streams,
+// with the values from GPU to GPU beside them (nccl_link.h); they fall back to
+// the stream. Readers of either understand publishers of either. Both take
+// memory of the host: the publisher copies what lies on a device.
 
 #ifndef WORKER_TENSORS_TRANSPORTS_H_
 #define WORKER_TENSORS_TRANSPORTS_H_
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/rpc/security.h"
+#include "kernels/backend_factory.h"
 #include "worker/tensors/tensor_publisher.h"
 #include "worker/tensors/tensor_reader.h"
 
@@ -28,13 +32,18 @@ struct ServedPublisher {
   grpc::Service* service = nullptr;
 };
 
-// A reader understands the publishers of its own transport.
 struct TensorTransport {
   const char* name;  // of --tensor-transport
-  ServedPublisher (*make_publisher)();
+  // Whether workers with this backend can have it. INVALID_ARGUMENT: it needs
+  // another backend. FAILED_PRECONDITION with what the build or the machine
+  // lacks. The other two fail likewise.
+  absl::Status (*check)(const kernels::BackendOptions& backend);
+  absl::StatusOr<ServedPublisher> (*make_publisher)(
+      const kernels::BackendOptions& backend);
   // `peers`: how to dial other workers.
-  std::unique_ptr<TensorReader> (*make_reader)(
-      const rpc::ChannelSecurity& peers);
+  absl::StatusOr<std::unique_ptr<TensorReader>> (*make_reader)(
+      const rpc::ChannelSecurity& peers,
+      const kernels::BackendOptions& backend);
 };
 
 // All there are; workers use the first unless they are told otherwise.

@@ -222,7 +222,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--tensor-parallel=3"}, "not 0, 1, 2, 4 or 8"},
         BadLine{{"--tensor-parallel=-2"}, "not 0, 1, 2, 4 or 8"},
         BadLine{{"--tensor-transport", "pigeon"},
-                "--tensor-transport: \"pigeon\" is not one of: grpc"},
+                "--tensor-transport: \"pigeon\" is not one of: grpc, nccl"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--tensor-transport=nccl"},
+                "--tensor-transport nccl needs --backend cuda, it is cpu"},
         BadLine{{"--policy-file", "disco"},
                 "--policy-file: \"disco\" is not NAME=DIR, NAME one of: svip "
                 "cali-ts "

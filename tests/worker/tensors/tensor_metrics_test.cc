@@ -28,12 +28,19 @@ TEST(TensorMetricsTest, WhatATargetSends) {
   stats.sent = 3;
   stats.sent_bytes = 48;
   stats.replaced = 4;
+  stats.nccl_links = 5;
+  stats.nccl_failures = 6;
+  stats.sent_by_nccl = 7;
   const Samples samples = telemetry::Collect(OfTarget(stats));
   const std::string own = "{role=\"target\",worker=\"host:1\"}";
-  const Samples expected = {{"nacre_target_tensor_channels" + own, 2},
-                            {"nacre_target_tensors_sent_total" + own, 3},
-                            {"nacre_target_tensor_bytes_sent_total" + own, 48},
-                            {"nacre_target_tensors_replaced_total" + own, 4}};
+  const Samples expected = {
+      {"nacre_target_tensor_channels" + own, 2},
+      {"nacre_target_tensors_sent_total" + own, 3},
+      {"nacre_target_tensor_bytes_sent_total" + own, 48},
+      {"nacre_target_tensors_replaced_total" + own, 4},
+      {"nacre_target_tensor_nccl_links" + own, 5},
+      {"nacre_target_tensor_nccl_failures_total" + own, 6},
+      {"nacre_target_tensors_sent_nccl_total" + own, 7}};
   EXPECT_EQ(samples, expected);
 }
 
@@ -43,6 +50,10 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
   stats.received_bytes = 144;
   stats.malformed = 2;
   stats.lost_channels = 1;
+  stats.nccl_links = 3;
+  stats.nccl_failures = 6;
+  stats.received_by_nccl = 7;
+  stats.lost_by_nccl = 8;
   TensorUse use;
   use.used = 5;
   use.lag_ns = 1'500'000'000;
@@ -58,7 +69,11 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
       {"nacre_draft_tensor_lag_seconds_total" + own, 1.5},
       {dropped + ",reason=\"stale\"}", 4},
       {dropped + ",reason=\"malformed\"}", 2},
-      {"nacre_draft_tensor_channels_lost_total" + own, 1}};
+      {dropped + ",reason=\"nccl\"}", 8},
+      {"nacre_draft_tensor_channels_lost_total" + own, 1},
+      {"nacre_draft_tensor_nccl_links" + own, 3},
+      {"nacre_draft_tensor_nccl_failures_total" + own, 6},
+      {"nacre_draft_tensors_received_nccl_total" + own, 7}};
   EXPECT_EQ(samples, expected);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/rpc/server.h"
 #include "tests/testing/raw_call.h"
 #include "tests/worker/tensors/random_tensor.h"
@@ -21,12 +22,21 @@ class Transports : public ::testing::TestWithParam<std::string> {};
 // As two processes do it: they know nothing but the interfaces.
 TEST_P(Transports, WhatOneWorkerPublishesAnotherReads) {
   const TensorTransport* const transport = *FindTensorTransport(GetParam());
-  const ServedPublisher tensors = transport->make_publisher();
+  const kernels::BackendOptions backend;
+  if (const absl::Status lacks = transport->check(backend); !lacks.ok()) {
+    // Not here: then it says so, and is not half there.
+    EXPECT_EQ(lacks.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(transport->make_publisher(backend).status(), lacks);
+    EXPECT_EQ(transport->make_reader({}, backend).status(), lacks);
+    return;
+  }
+  const ServedPublisher tensors = *transport->make_publisher(backend);
   ASSERT_NE(tensors.publisher, nullptr);
   std::vector<grpc::Service*> services;
   if (tensors.service != nullptr) services.push_back(tensors.service);
   const auto server = *rpc::RpcServer::Start({}, services);
-  const std::unique_ptr<TensorReader> reader = transport->make_reader({});
+  const std::unique_ptr<TensorReader> reader =
+      *transport->make_reader({}, backend);
   const auto sink = std::make_shared<RecordingSink>();
   reader->Subscribe({server->address(), 5, 100, sink});
   ASSERT_TRUE(Eventually([&] { return tensors.publisher->HasReaders(5); }));
@@ -52,14 +62,34 @@ std::vector<std::string> Names() {
 INSTANTIATE_TEST_SUITE_P(All, Transports, ::testing::ValuesIn(Names()),
                          [](const auto& info) { return info.param; });
 
+// A GPU's backend on a machine without one, and one that has no GPU.
+TEST(NcclTransport, SaysWhatItLacks) {
+  const TensorTransport* const nccl = *FindTensorTransport("nccl");
+  kernels::BackendOptions backend;
+  for (const char* const kind : {"cpu", "reference"}) {
+    backend.kind = kind;
+    EXPECT_EQ(
+        nccl->check(backend),
+        absl::InvalidArgumentError(absl::StrCat(
+            "--tensor-transport nccl needs --backend cuda, it is ", kind)));
+  }
+  backend.kind = "cuda";
+  backend.device = 1 << 20;
+  const absl::Status lacks = nccl->check(backend);
+  EXPECT_EQ(lacks.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(
+      std::string(lacks.message()),
+      ::testing::AnyOf(::testing::HasSubstr("nccl: this build has no NCCL"),
+                       ::testing::HasSubstr("nccl: NCCL needs a GPU")));
+}
+
 TEST(FindTensorTransport, KnowsEachByItsNameAndRefusesOthers) {
   for (const TensorTransport& transport : TensorTransports()) {
     EXPECT_EQ(*FindTensorTransport(transport.name), &transport);
   }
   const absl::Status unknown = FindTensorTransport("pigeon").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()),
-              ::testing::StartsWith("not one of: grpc"));
+  EXPECT_THAT(std::string(unknown.message()), "not one of: grpc, nccl");
 }
 
 }  // namespace

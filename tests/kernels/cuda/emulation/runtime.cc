@@ -365,6 +365,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   return cudaSuccess;
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (emulation::finished >= event->target) return settings.fault;
+  // Time passes with each question.
+  emulation::RunUntil(emulation::finished + 1);
+  return cudaErrorNotReady;
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return emulation::WaitUntil(event->target);
 }

@@ -1,0 +1,153 @@
+// The publisher's end against readers that say what they should and what they
+// should not. The test is the reader.
+
+#include "worker/tensors/nccl_sender.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "tests/worker/tensors/nccl_stand_in.h"
+#include "tests/worker/tensors/random_tensor.h"
+#include "tests/worker/tensors/recording_sink.h"
+
+namespace nacre::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using Way = NcclSender::Way;
+
+class IgnoringEnd final : public NcclLinkListener {
+  void OnFailed(const absl::Status&) override {}
+};
+
+class NcclSenderTest : public ::testing::Test {
+ protected:
+  NcclSenderTest()
+      : links_(nccl_.Open(), {absl::Hours(1), absl::Hours(1)}),
+        peer_(nccl_.Open(), {absl::Hours(1), absl::Hours(1)}),
+        sender_(&links_, &counts_, [this] { ++changes_; }) {}
+  ~NcclSenderTest() override {
+    sender_.Close();
+    if (link_ != nullptr) link_->Close();
+    EXPECT_EQ(counts_.up, 0);
+  }
+
+  static v1::TensorLink Message(v1::LinkStep step,
+                                const std::string& text = "") {
+    v1::TensorLink message;
+    message.set_step(step);
+    message.set_message(text);
+    return message;
+  }
+  v1::TensorLink AwaitMessage(NcclSender* sender) {
+    v1::TensorLink message;
+    EXPECT_TRUE(Eventually([&] { return sender->TakeMessage(&message); }));
+    return message;
+  }
+  // As a reader that joins.
+  void AwaitUp() {
+    sender_.OnMessage(Message(v1::LINK_STEP_ASKED), "reader");
+    const v1::TensorLink offer = AwaitMessage(&sender_);
+    EXPECT_EQ(offer.step(), v1::LINK_STEP_OFFERED);
+    link_ = peer_.Open(NcclEnd::kReceiver, offer.nccl_id(), &end_);
+    EXPECT_EQ(sender_.NextWay(), Way::kStream);
+    sender_.OnMessage(Message(v1::LINK_STEP_UP), "reader");
+    EXPECT_EQ(sender_.NextWay(), Way::kLink);
+    EXPECT_EQ(counts_.up, 1);
+  }
+  static std::shared_ptr<const Tensor> OfSize(int size) {
+    return std::make_shared<const Tensor>(RandomTensor(5, 1, size));
+  }
+
+  NcclStandIn nccl_;
+  IgnoringEnd end_;
+  NcclSenderCounts counts_;
+  std::atomic<int> changes_{0};
+  NcclLinks links_, peer_;
+  std::shared_ptr<NcclLink> link_;
+  NcclSender sender_;
+};
+
+TEST_F(NcclSenderTest, NobodyWhoDoesNotAskHasALink) {
+  EXPECT_EQ(sender_.NextWay(), Way::kStream);
+  EXPECT_EQ(sender_.Send(OfSize(3)), 0u);
+  sender_.OnMessage(Message(v1::LINK_STEP_UP), "reader");
+  sender_.OnMessage(Message(v1::LINK_STEP_UNSPECIFIED), "reader");
+  EXPECT_EQ(sender_.NextWay(), Way::kStream);
+  v1::TensorLink message;
+  EXPECT_FALSE(sender_.TakeMessage(&message));
+}
+
+TEST_F(NcclSenderTest, APublisherWithoutNcclSaysSo) {
+  NcclSender without(nullptr, &counts_, [] {});
+  without.OnMessage(Message(v1::LINK_STEP_ASKED), "reader");
+  const v1::TensorLink answer = AwaitMessage(&without);
+  EXPECT_EQ(answer.step(), v1::LINK_STEP_FAILED);
+  EXPECT_EQ(answer.message(), "the publisher has no NCCL");
+  without.OnMessage(Message(v1::LINK_STEP_UP), "reader");
+  EXPECT_EQ(without.NextWay(), Way::kStream);
+  EXPECT_EQ(counts_.failures, 0u);  // it has none to fail
+}
+
+TEST_F(NcclSenderTest, TensorsAreNumberedUntilThereIsNoRoom) {
+  nccl_.HoldTransfers(true);
+  AwaitUp();
+  for (size_t i = 1; i <= NcclTransfers::kMostUnderWay; ++i) {
+    EXPECT_EQ(sender_.NextWay(), Way::kLink);
+    EXPECT_EQ(sender_.Send(OfSize(3)), i);
+  }
+  EXPECT_EQ(sender_.NextWay(), Way::kLater);
+  EXPECT_EQ(sender_.Send(OfSize(3)), 0u);
+  const int before = changes_;
+  nccl_.HoldTransfers(false);
+  ASSERT_TRUE(link_->Expect(3));
+  EXPECT_TRUE(Eventually([&] { return changes_ > before; }));
+  EXPECT_EQ(sender_.NextWay(), Way::kLink);
+  EXPECT_EQ(counts_.sent, 1u);
+  EXPECT_EQ(counts_.sent_bytes, 12u);
+}
+
+TEST_F(NcclSenderTest, AReaderThatGivesUpGetsTheRestOverTheStream) {
+  AwaitUp();
+  EXPECT_EQ(sender_.Send(OfSize(3)), 1u);
+  sender_.OnMessage(Message(v1::LINK_STEP_FAILED, "no"), "reader");
+  sender_.OnMessage(Message(v1::LINK_STEP_FAILED, "no"), "reader");
+  sender_.OnMessage(Message(v1::LINK_STEP_UP), "reader");
+  sender_.OnMessage(Message(v1::LINK_STEP_ASKED), "reader");
+  EXPECT_EQ(sender_.NextWay(), Way::kStream);
+  EXPECT_EQ(sender_.Send(OfSize(3)), 0u);
+  v1::TensorLink message;
+  EXPECT_FALSE(sender_.TakeMessage(&message));
+  EXPECT_EQ(counts_.failures, 1u);
+  EXPECT_EQ(counts_.up, 0);
+  EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 1; }));
+}
+
+TEST_F(NcclSenderTest, AFailedLinkIsSaidAndCounted) {
+  AwaitUp();
+  nccl_.FailRank(0, absl::InternalError("no route"));
+  const v1::TensorLink message = AwaitMessage(&sender_);
+  EXPECT_EQ(message.step(), v1::LINK_STEP_FAILED);
+  EXPECT_EQ(message.message(), "no route");
+  EXPECT_EQ(sender_.NextWay(), Way::kStream);
+  EXPECT_EQ(counts_.failures, 1u);
+  EXPECT_EQ(counts_.up, 0);
+}
+
+TEST_F(NcclSenderTest, ATensorThatIsTooLargeEndsIt) {
+  AwaitUp();
+  EXPECT_EQ(sender_.Send(OfSize(NcclTransfers::kMaxValues)), 1u);
+  EXPECT_EQ(sender_.Send(OfSize(NcclTransfers::kMaxValues + 1)), 0u);
+  EXPECT_EQ(sender_.NextWay(), Way::kStream);
+  EXPECT_THAT(AwaitMessage(&sender_).message(),
+              HasSubstr("a tensor of 65537 values, a transfer has at most "
+                        "65536"));
+  EXPECT_EQ(counts_.failures, 1u);
+}
+
+}  // namespace
+}  // namespace nacre::worker

@@ -1,0 +1,372 @@
+// Publisher and reader as two workers have them, over a real server, with the
+// values by a NCCL that is late, loses, reorders and aborts. What gRPC brings
+// is the yardstick.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "tests/worker/tensors/nccl_stand_in.h"
+#include "tests/worker/tensors/random_tensor.h"
+#include "tests/worker/tensors/recording_sink.h"
+#include "worker/tensors/chunk_convert.h"
+#include "worker/tensors/publisher_service.h"
+#include "worker/tensors/reader_client.h"
+
+namespace nacre::worker {
+namespace {
+
+constexpr absl::Duration kNever = absl::Hours(1);
+
+std::vector<uint32_t> BitsOf(const Tensor& tensor) {
+  std::vector<uint32_t> bits;
+  for (const float value : tensor.values.host()) {
+    bits.push_back(std::bit_cast<uint32_t>(value));
+  }
+  return bits;
+}
+
+// Any bits at all: NaNs, infinities, both zeros.
+Tensor AnyBits(uint64_t channel, int position, int size) {
+  Tensor tensor = RandomTensor(channel, position, size);
+  std::mt19937 random(static_cast<uint32_t>(position));
+  std::vector<float> values;
+  for (int i = 0; i < size; ++i) {
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  }
+  tensor.Own(std::move(values));
+  return tensor;
+}
+
+class NcclTransportTest : public ::testing::Test {
+ protected:
+  void Start(const NcclLinks::Options& options = {kNever, kNever}) {
+    options_ = options;
+    publisher_ = std::make_unique<TensorPublisherService>(Links());
+    server_ = *rpc::RpcServer::Start({}, {publisher_.get()});
+    reader_ =
+        std::make_unique<TensorReaderClient>(rpc::ChannelSecurity(), Links());
+  }
+  ~NcclTransportTest() override {
+    nccl_.HoldTransfers(false);
+    reader_ = nullptr;
+    publisher_->EndReaders(absl::UnavailableError("stopping"));
+    server_->Shutdown(absl::Seconds(10));
+    EXPECT_EQ(publisher_->stats().readers, 0);
+    EXPECT_EQ(publisher_->stats().nccl_links, 0);
+  }
+
+  std::unique_ptr<NcclLinks> Links() {
+    return std::make_unique<NcclLinks>(nccl_.Open(), options_);
+  }
+  std::shared_ptr<RecordingSink> Subscribe(TensorReader& reader,
+                                           uint64_t channel, size_t size) {
+    auto sink = std::make_shared<RecordingSink>();
+    const int before = publisher_->stats().subscriptions;
+    reader.Subscribe({server_->address(), channel, size, sink});
+    EXPECT_TRUE(
+        Eventually([&] { return publisher_->stats().subscriptions > before; }));
+    return sink;
+  }
+  void AwaitUp(int links = 1) {
+    EXPECT_TRUE(
+        Eventually([&] { return publisher_->stats().nccl_links == links; }));
+  }
+  void AwaitFailure() {
+    EXPECT_TRUE(Eventually([this] {
+      return publisher_->stats().nccl_failures == 1 &&
+             reader_->stats().nccl_failures == 1;
+    }));
+    EXPECT_EQ(publisher_->stats().nccl_links, 0);
+    EXPECT_EQ(reader_->stats().nccl_links, 0);
+  }
+  // Whatever has become of the link.
+  void ExpectNewestArrives(RecordingSink* sink, int position, int size) {
+    const Tensor sent = AnyBits(5, position, size);
+    publisher_->Publish(sent);
+    Tensor came;
+    do {
+      came = sink->AwaitTensor().tensor;
+      EXPECT_EQ(BitsOf(came), BitsOf(AnyBits(5, came.tag.position, size)));
+    } while (came.tag.position < position && !HasFailure());
+    EXPECT_EQ(came.tag, sent.tag);
+    EXPECT_EQ(came.shape, sent.shape);
+  }
+
+  NcclStandIn nccl_;
+  NcclLinks::Options options_;
+  std::unique_ptr<TensorPublisherService> publisher_;
+  std::unique_ptr<rpc::RpcServer> server_;
+  std::unique_ptr<TensorReaderClient> reader_;
+};
+
+// One reader has NCCL, the other has not: each tensor is the same in every bit.
+TEST_F(NcclTransportTest, ValuesAreThoseOfGrpcBitForBit) {
+  Start();
+  TensorReaderClient by_grpc({});
+  const auto sink = Subscribe(*reader_, 5, 1000);
+  const auto yardstick = Subscribe(by_grpc, 5, 1000);
+  AwaitUp();
+  constexpr int kCount = 200;
+  for (int position = 0; position < kCount; ++position) {
+    publisher_->Publish(AnyBits(5, position, 1000));
+    const ReceivedTensor expected = yardstick->AwaitTensor();
+    const ReceivedTensor came = sink->AwaitTensor();
+    ASSERT_EQ(came.tensor.tag, expected.tensor.tag);
+    ASSERT_EQ(came.tensor.shape, expected.tensor.shape);
+    ASSERT_EQ(BitsOf(came.tensor), BitsOf(expected.tensor));
+    EXPECT_GT(came.received_ns, 0);
+  }
+  EXPECT_EQ(reader_->stats().received, uint64_t{kCount});
+  EXPECT_EQ(reader_->stats().received_by_nccl, uint64_t{kCount});
+  EXPECT_EQ(reader_->stats().received_bytes, kCount * 1000 * sizeof(float));
+  EXPECT_EQ(by_grpc.stats().received, uint64_t{kCount});
+  EXPECT_EQ(by_grpc.stats().received_by_nccl, 0u);
+  EXPECT_TRUE(Eventually(
+      [this] { return publisher_->stats().sent == 2 * uint64_t{kCount}; }));
+  EXPECT_EQ(publisher_->stats().sent_by_nccl, uint64_t{kCount});
+  EXPECT_EQ(publisher_->stats().sent_bytes, 2 * kCount * 1000 * sizeof(float));
+}
+
+// The first tensors are not kept back until the link is there.
+TEST_F(NcclTransportTest, UntilTheLinkIsUpTensorsComeOverGrpc) {
+  nccl_.HoldJoins(true);
+  Start();
+  const auto sink = Subscribe(*reader_, 5, 10);
+  ExpectNewestArrives(sink.get(), 1, 10);
+  EXPECT_EQ(reader_->stats().received_by_nccl, 0u);
+  nccl_.HoldJoins(false);
+  AwaitUp();
+  ExpectNewestArrives(sink.get(), 2, 10);
+  EXPECT_EQ(reader_->stats().received_by_nccl, 1u);
+}
+
+// As a slow reader of gRPC's: those under way, and then the newest. Nothing
+// that an engine calls waits for them.
+TEST_F(NcclTransportTest, LateTransfersHoldNobodyUp) {
+  Start();
+  TensorReaderClient by_grpc({});
+  const auto sink = Subscribe(*reader_, 5, 10);
+  AwaitUp();
+  const auto other = Subscribe(by_grpc, 6, 10);
+  nccl_.HoldTransfers(true);
+  constexpr int kCount = 100;
+  for (int position = 0; position < kCount; ++position) {
+    publisher_->Publish(AnyBits(5, position, 10));
+    EXPECT_TRUE(publisher_->HasReaders(5));
+  }
+  publisher_->Publish(AnyBits(6, 1, 10));
+  EXPECT_EQ(other->AwaitTensor().tensor.tag.position, 1);
+  reader_->Subscribe({server_->address(), 7, 10, other});
+  reader_->Unsubscribe(7);
+  EXPECT_EQ(sink->num_tensors(), 0u);
+  nccl_.HoldTransfers(false);
+  std::vector<int> positions;
+  do {
+    const Tensor came = sink->AwaitTensor().tensor;
+    positions.push_back(came.tag.position);
+    EXPECT_EQ(BitsOf(came), BitsOf(AnyBits(5, positions.back(), 10)));
+  } while (positions.back() < kCount - 1 && !HasFailure());
+  EXPECT_TRUE(std::is_sorted(positions.begin(), positions.end()));
+  EXPECT_LE(positions.size(), NcclTransfers::kMostUnderWay + 1);
+  EXPECT_EQ(publisher_->stats().replaced, kCount - positions.size());
+  EXPECT_EQ(publisher_->stats().nccl_failures, 0u);
+}
+
+TEST_F(NcclTransportTest, ALostTransferEndsTheLinkAndGrpcGoesOn) {
+  nccl_.LoseTransfer(3);  // 0 is the empty one
+  Start({kNever, absl::Milliseconds(200)});
+  const auto sink = Subscribe(*reader_, 5, 10);
+  AwaitUp();
+  ExpectNewestArrives(sink.get(), 1, 10);
+  ExpectNewestArrives(sink.get(), 2, 10);
+  publisher_->Publish(AnyBits(5, 3, 10));
+  AwaitFailure();
+  for (int position = 4; position < 10; ++position) {
+    ExpectNewestArrives(sink.get(), position, 10);
+  }
+  EXPECT_EQ(sink->num_tensors(), 0u);  // the third is gone, none came twice
+  EXPECT_EQ(reader_->stats().received_by_nccl, 2u);
+  EXPECT_EQ(reader_->stats().lost_by_nccl, 1u);
+  EXPECT_EQ(reader_->stats().received, 8u);
+  EXPECT_EQ(reader_->stats().lost_channels, 0u);
+  EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 2; }));
+}
+
+// Values that come under another tensor's header are never given to it.
+TEST_F(NcclTransportTest, ReorderedTransfersEndTheLink) {
+  nccl_.SwapTransfer(2);
+  Start();
+  const auto sink = Subscribe(*reader_, 5, 10);
+  const auto other = Subscribe(*reader_, 6, 10);
+  AwaitUp();
+  ExpectNewestArrives(sink.get(), 1, 10);
+  publisher_->Publish(AnyBits(5, 2, 10));
+  publisher_->Publish(AnyBits(6, 2, 10));
+  AwaitFailure();
+  EXPECT_EQ(sink->num_tensors() + other->num_tensors(), 0u);
+  // The second one's header may come after the failure.
+  EXPECT_TRUE(
+      Eventually([this] { return reader_->stats().lost_by_nccl == 2; }));
+  ExpectNewestArrives(sink.get(), 3, 10);
+}
+
+// By whichever end notices; the other one hears of it over gRPC.
+TEST_F(NcclTransportTest, AnAbortAtTheReaderEndsTheLink) {
+  Start();
+  const auto sink = Subscribe(*reader_, 5, 10);
+  AwaitUp();
+  ExpectNewestArrives(sink.get(), 1, 10);
+  nccl_.FailRank(1, absl::InternalError("remote process exited"));
+  AwaitFailure();
+  ExpectNewestArrives(sink.get(), 2, 10);
+}
+
+TEST_F(NcclTransportTest, AnAbortAtThePublisherEndsTheLink) {
+  Start();
+  const auto sink = Subscribe(*reader_, 5, 10);
+  AwaitUp();
+  ExpectNewestArrives(sink.get(), 1, 10);
+  nccl_.HoldTransfers(true);
+  publisher_->Publish(AnyBits(5, 2, 10));
+  EXPECT_TRUE(Eventually([this] { return nccl_.num_transfers() == 3; }));
+  nccl_.FailRank(0, absl::InternalError("unhandled system error"));
+  AwaitFailure();
+  ExpectNewestArrives(sink.get(), 3, 10);
+  EXPECT_EQ(reader_->stats().lost_by_nccl, 1u);
+}
+
+TEST_F(NcclTransportTest, ALinkThatNeverComesUpLeavesGrpc) {
+  nccl_.HoldJoins(true);
+  Start({absl::Milliseconds(100), kNever});
+  const auto sink = Subscribe(*reader_, 5, 10);
+  AwaitFailure();
+  ExpectNewestArrives(sink.get(), 1, 10);
+}
+
+TEST_F(NcclTransportTest, TensorsThatAreTooLargeGoOverGrpc) {
+  Start();
+  constexpr int kSize = int{NcclTransfers::kMaxValues} + 1;
+  const auto sink = Subscribe(*reader_, 5, kSize);
+  AwaitUp();
+  ExpectNewestArrives(sink.get(), 1, kSize);
+  AwaitFailure();
+  ExpectNewestArrives(sink.get(), 2, kSize);
+}
+
+// The stream that is lost takes its link along; the next one has its own.
+TEST_F(NcclTransportTest, AReaderThatDiesLeavesNothingBehind) {
+  Start();
+  {
+    TensorReaderClient dying({}, Links());
+    Subscribe(dying, 5, 10);
+    AwaitUp();
+    nccl_.HoldTransfers(true);
+    publisher_->Publish(AnyBits(5, 1, 10));
+  }
+  EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 2; }));
+  AwaitUp(0);
+  nccl_.HoldTransfers(false);
+  const auto sink = Subscribe(*reader_, 5, 10);
+  AwaitUp();
+  ExpectNewestArrives(sink.get(), 2, 10);
+  EXPECT_EQ(reader_->stats().received_by_nccl, 1u);
+}
+
+// Values of a channel that was given up come all the same: the next ones are
+// not taken for them.
+TEST_F(NcclTransportTest, AChannelThatIsGivenUpLeavesTheOthersInStep) {
+  Start();
+  const auto gone = Subscribe(*reader_, 5, 10);
+  const auto sink = Subscribe(*reader_, 6, 20);
+  AwaitUp();
+  nccl_.HoldTransfers(true);
+  publisher_->Publish(AnyBits(5, 1, 10));
+  EXPECT_TRUE(Eventually([this] { return nccl_.num_transfers() == 2; }));
+  reader_->Unsubscribe(5);
+  nccl_.HoldTransfers(false);
+  publisher_->Publish(AnyBits(6, 1, 20));
+  EXPECT_EQ(BitsOf(sink->AwaitTensor().tensor), BitsOf(AnyBits(6, 1, 20)));
+  EXPECT_EQ(gone->num_tensors(), 0u);
+}
+
+TEST_F(NcclTransportTest, ATensorOfAnotherSizeEndsItsChannelAlone) {
+  Start();
+  const auto wrong = Subscribe(*reader_, 5, 10);
+  const auto right = Subscribe(*reader_, 6, 20);
+  AwaitUp();
+  publisher_->Publish(AnyBits(5, 1, 11));
+  const auto [channel, status] = wrong->AwaitLoss();
+  EXPECT_EQ(channel, 5u);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  publisher_->Publish(AnyBits(6, 1, 20));
+  EXPECT_EQ(BitsOf(right->AwaitTensor().tensor), BitsOf(AnyBits(6, 1, 20)));
+  EXPECT_EQ(reader_->stats().received_by_nccl, 2u);
+}
+
+// A reader with NCCL and a publisher without.
+TEST_F(NcclTransportTest, APublisherWithoutNcclIsReadOverGrpc) {
+  Start();
+  TensorPublisherService without;
+  const auto server = *rpc::RpcServer::Start({}, {&without});
+  const auto sink = std::make_shared<RecordingSink>();
+  reader_->Subscribe({server->address(), 5, 10, sink});
+  ASSERT_TRUE(Eventually([&] { return without.HasReaders(5); }));
+  EXPECT_TRUE(
+      Eventually([this] { return reader_->stats().nccl_failures == 1; }));
+  without.Publish(AnyBits(5, 1, 10));
+  EXPECT_EQ(BitsOf(sink->AwaitTensor().tensor), BitsOf(AnyBits(5, 1, 10)));
+  EXPECT_EQ(without.stats().nccl_failures, 0u);
+  reader_ = nullptr;
+  without.EndReaders(absl::OkStatus());
+  server->Shutdown(absl::Seconds(10));
+}
+
+// Headers that nobody asked for.
+TEST_F(NcclTransportTest, AHeaderWithoutALinkIsMalformed) {
+  Start();
+  class OddPeer final : public v1::Tensors::Service {
+    grpc::Status Read(
+        grpc::ServerContext*,
+        grpc::ServerReaderWriter<v1::TensorEvent, v1::TensorRequest>* stream)
+        override {
+      v1::TensorRequest request;
+      stream->Read(&request);
+      v1::TensorEvent event;
+      FillChunk(ChunkAt(AnyBits(5, 1, 10), 0), event.mutable_chunk());
+      event.mutable_chunk()->set_link_transfer(1);
+      stream->Write(event);
+      event.mutable_link()->set_step(v1::LINK_STEP_OFFERED);
+      event.mutable_link()->set_nccl_id("nobody's");
+      stream->Write(event);
+      FillChunk(ChunkAt(AnyBits(5, 2, 10), 0), event.mutable_chunk());
+      stream->Write(event);
+      while (stream->Read(&request)) {
+      }
+      return grpc::Status::OK;
+    }
+  } peer;
+  const auto server = *rpc::RpcServer::Start({}, {&peer});
+  TensorReaderClient by_grpc({});
+  for (TensorReaderClient* const reader : {reader_.get(), &by_grpc}) {
+    const auto sink = std::make_shared<RecordingSink>();
+    reader->Subscribe({server->address(), 5, 10, sink});
+    EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 2);
+    EXPECT_EQ(reader->stats().malformed, 1u);
+  }
+  EXPECT_EQ(reader_->stats().nccl_failures, 1u);
+  EXPECT_EQ(by_grpc.stats().nccl_failures, 0u);
+  reader_ = nullptr;
+  server->Shutdown(absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace nacre::worker

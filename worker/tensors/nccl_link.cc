@@ -1,0 +1,241 @@
+#include "worker/tensors/nccl_link.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "worker/engine/clock.h"
+
+namespace nacre::worker {
+namespace {
+
+// Between two looks: at transfers under way, and at links that may have failed.
+constexpr absl::Duration kBusyPause = absl::Microseconds(50);
+constexpr absl::Duration kIdlePause = absl::Milliseconds(100);
+
+}  // namespace
+
+bool NcclLink::HasRoom() const {
+  absl::MutexLock lock(&mu_);
+  return !is_over_ && outstanding_ < NcclTransfers::kMostUnderWay;
+}
+
+bool NcclLink::Send(std::shared_ptr<const Tensor> tensor) {
+  const size_t num_values = tensor->values.size();
+  NACRE_CHECK(num_values <= NcclTransfers::kMaxValues,
+              "a tensor that no transfer holds");
+  return Add(num_values, std::move(tensor), NcclTransfers::kMostUnderWay);
+}
+
+bool NcclLink::Expect(size_t num_values) {
+  return num_values <= NcclTransfers::kMaxValues &&
+         Add(num_values, nullptr, kMostExpected);
+}
+
+bool NcclLink::Add(size_t num_values, std::shared_ptr<const Tensor> tensor,
+                   size_t limit) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (is_over_ || outstanding_ >= limit) return false;
+    waiting_.push_back({++last_number_, num_values, std::move(tensor)});
+    ++outstanding_;
+  }
+  links_->Wake();
+  return true;
+}
+
+bool NcclLink::TakeNext(Waiting* next) {
+  absl::MutexLock lock(&mu_);
+  if (is_over_ || waiting_.empty()) return false;
+  *next = std::move(waiting_.front());
+  waiting_.pop_front();
+  return true;
+}
+
+bool NcclLink::is_over() const {
+  absl::MutexLock lock(&mu_);
+  return is_over_;
+}
+
+void NcclLink::Close() {
+  {
+    absl::MutexLock calls(&calls_mu_);
+    listener_ = nullptr;
+    absl::MutexLock lock(&mu_);
+    is_over_ = true;
+    waiting_.clear();
+  }
+  links_->Wake();
+}
+
+void NcclLink::Report(const NcclTransfers::Done& done) {
+  absl::MutexLock calls(&calls_mu_);
+  if (done.number != 0) {
+    absl::MutexLock lock(&mu_);
+    --outstanding_;
+  }
+  if (listener_ == nullptr) return;
+  if (done.number == 0) {
+    listener_->OnUp();
+  } else if (end_ == NcclEnd::kSender) {
+    listener_->OnSent(done.num_values);
+  } else {
+    listener_->OnReceived(done.values);
+  }
+}
+
+void NcclLink::Fail(const absl::Status& reason) {
+  absl::MutexLock calls(&calls_mu_);
+  {
+    absl::MutexLock lock(&mu_);
+    is_over_ = true;
+    waiting_.clear();
+  }
+  NcclLinkListener* const listener = std::exchange(listener_, nullptr);
+  if (listener != nullptr) listener->OnFailed(reason);
+}
+
+struct NcclLinks::Driven {
+  Driven(std::shared_ptr<NcclLink> its_link, std::string its_id,
+         kernels::NcclApi* api)
+      : link(std::move(its_link)),
+        id(std::move(its_id)),
+        transfers(api, link->end_) {}
+
+  const std::shared_ptr<NcclLink> link;
+  std::string id;
+  NcclTransfers transfers;
+  bool has_begun = false;
+  bool has_said_hello = false;
+  bool is_up = false;
+  // When the oldest of what is under way was posted, or the link was begun.
+  std::deque<int64_t> since_ns = {MonotonicNowNs()};
+};
+
+NcclLinks::NcclLinks(std::unique_ptr<kernels::NcclApi> api,
+                     const Options& options)
+    : api_(std::move(api)), options_(options), thread_([this] { Run(); }) {}
+
+NcclLinks::~NcclLinks() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+    changed_.Signal();
+  }
+  thread_.join();
+}
+
+std::shared_ptr<NcclLink> NcclLinks::Open(NcclEnd end, std::string id,
+                                          NcclLinkListener* listener) {
+  const std::shared_ptr<NcclLink> link(new NcclLink(this, end, listener));
+  auto driven = std::make_unique<Driven>(link, std::move(id), api_.get());
+  absl::MutexLock lock(&mu_);
+  new_.push_back(std::move(driven));
+  has_work_ = true;
+  changed_.Signal();
+  return link;
+}
+
+void NcclLinks::Wake() {
+  absl::MutexLock lock(&mu_);
+  has_work_ = true;
+  changed_.Signal();
+}
+
+void NcclLinks::Run() {
+  const absl::Status bound = api_->BindThread();
+  std::vector<std::unique_ptr<Driven>> links;
+  bool is_busy = false;
+  while (AwaitWork(is_busy, &links)) {
+    is_busy = false;
+    std::vector<std::unique_ptr<Driven>> going_on;
+    for (std::unique_ptr<Driven>& driven : links) {
+      if (driven->link->is_over()) continue;
+      const absl::Status status = bound.ok() ? Drive(driven.get()) : bound;
+      if (!status.ok()) {
+        // Told before it is aborted: that may take a while.
+        driven->link->Fail(status);
+        continue;
+      }
+      is_busy = is_busy || !driven->since_ns.empty();
+      going_on.push_back(std::move(driven));
+    }
+    links = std::move(going_on);
+  }
+}
+
+bool NcclLinks::AwaitWork(bool is_busy,
+                          std::vector<std::unique_ptr<Driven>>* driven) {
+  absl::MutexLock lock(&mu_);
+  while (!stopping_ && !has_work_) {
+    if (driven->empty()) {
+      changed_.Wait(&mu_);
+    } else if (changed_.WaitWithTimeout(&mu_,
+                                        is_busy ? kBusyPause : kIdlePause)) {
+      break;
+    }
+  }
+  has_work_ = false;
+  std::move(new_.begin(), new_.end(), std::back_inserter(*driven));
+  new_.clear();
+  return !stopping_;
+}
+
+absl::Status NcclLinks::Begin(Driven* driven) {
+  driven->has_begun = true;
+  NcclLink* const link = driven->link.get();
+  if (link->end_ == NcclEnd::kSender) {
+    NACRE_ASSIGN_OR_RETURN(driven->id, api_->GetUniqueId());
+    absl::MutexLock calls(&link->calls_mu_);
+    if (link->listener_ != nullptr) link->listener_->OnId(driven->id);
+  }
+  return driven->transfers.Open(driven->id);
+}
+
+absl::Status NcclLinks::Drive(Driven* driven) {
+  if (!driven->has_begun) NACRE_RETURN_IF_ERROR(Begin(driven));
+  NcclLink* const link = driven->link.get();
+  NcclTransfers& transfers = driven->transfers;
+  while (true) {
+    NACRE_ASSIGN_OR_RETURN(const bool can_post, transfers.CanPost());
+    NACRE_ASSIGN_OR_RETURN(const NcclTransfers::Done done,
+                           transfers.TakeDone());
+    if (done.any) {
+      driven->since_ns.pop_front();
+      driven->is_up = true;
+      link->Report(done);
+      continue;
+    }
+    if (!can_post) break;
+    NcclLink::Waiting next;  // at first the empty transfer
+    const bool is_first = !driven->has_said_hello;
+    if (!is_first && !link->TakeNext(&next)) break;
+    driven->has_said_hello = true;
+    if (!is_first) driven->since_ns.push_back(MonotonicNowNs());
+    NACRE_RETURN_IF_ERROR(
+        link->end_ == NcclEnd::kReceiver
+            ? transfers.PostReceive(next.number, next.num_values)
+            : transfers.PostSend(next.number,
+                                 next.tensor == nullptr
+                                     ? absl::Span<const float>()
+                                     : next.tensor->values.host()));
+  }
+  return CheckTime(*driven);
+}
+
+absl::Status NcclLinks::CheckTime(const Driven& driven) const {
+  if (driven.since_ns.empty()) return absl::OkStatus();
+  const absl::Duration limit =
+      driven.is_up ? options_.transfer_timeout : options_.setup_timeout;
+  if (absl::Nanoseconds(MonotonicNowNs() - driven.since_ns.front()) <= limit) {
+    return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(driven.is_up ? "a transfer took over "
+                                : "the peer has not joined within ",
+                   absl::FormatDuration(limit)));
+}
+
+}  // namespace nacre::worker

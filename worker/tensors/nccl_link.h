@@ -1,0 +1,142 @@
+// Links between pairs of workers over which tensors go from GPU to GPU, and the
+// one thread that drives them all: it joins, posts, looks for what is through,
+// and aborts what has failed or takes too long. Whoever sends or expects a
+// tensor only leaves it here, so that no engine ever waits for a peer.
+//
+// How the ends find each other and what they fall back to is nccl_sender.h's
+// and nccl_receiver.h's.
+//
+// Thread-safe. Listeners are called on the links' thread, one call at a time.
+
+#ifndef WORKER_TENSORS_NCCL_LINK_H_
+#define WORKER_TENSORS_NCCL_LINK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/nccl_api.h"
+#include "worker/tensors/nccl_transfers.h"
+#include "worker/tensors/tensor.h"
+
+namespace nacre::worker {
+
+class NcclLinks;
+
+// Must only enqueue, and must not close the link.
+class NcclLinkListener {
+ public:
+  virtual ~NcclLinkListener() = default;
+
+  // Of the sender: the peer needs this id to join.
+  virtual void OnId(const std::string& id) { static_cast<void>(id); }
+  // The first, empty transfer is through: the link works.
+  virtual void OnUp() {}
+  // Of the sender: one is through, there is room for another.
+  virtual void OnSent(size_t num_values) { static_cast<void>(num_values); }
+  // Of the receiver: the values of the oldest Expect.
+  virtual void OnReceived(absl::Span<const float> values) {
+    static_cast<void>(values);
+  }
+  // The last call: what was under way is lost.
+  virtual void OnFailed(const absl::Status& reason) = 0;
+};
+
+class NcclLink {
+ public:
+  // Of the sender. False: no room, or it is over. More than
+  // NcclTransfers::kMaxValues are fatal.
+  bool HasRoom() const ABSL_LOCKS_EXCLUDED(mu_);
+  bool Send(std::shared_ptr<const Tensor> tensor) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of the receiver: what the sender has sent next. False: more are expected
+  // than any sender has under way, or the link is over.
+  bool Expect(size_t num_values) ABSL_LOCKS_EXCLUDED(mu_);
+  // The listener is not called any more when this returns. Not from a call to
+  // it.
+  void Close() ABSL_LOCKS_EXCLUDED(mu_, calls_mu_);
+
+ private:
+  friend class NcclLinks;
+  static constexpr size_t kMostExpected = 64;
+
+  struct Waiting {
+    uint64_t number = 0;
+    size_t num_values = 0;
+    std::shared_ptr<const Tensor> tensor;  // of a sender
+  };
+
+  NcclLink(NcclLinks* links, NcclEnd end, NcclLinkListener* listener)
+      : links_(links), end_(end), listener_(listener) {}
+
+  bool Add(size_t num_values, std::shared_ptr<const Tensor> tensor,
+           size_t limit) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether it is over.
+  bool TakeNext(Waiting* next) ABSL_LOCKS_EXCLUDED(mu_);
+  void Report(const NcclTransfers::Done& done)
+      ABSL_LOCKS_EXCLUDED(mu_, calls_mu_);
+  void Fail(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_, calls_mu_);
+  bool is_over() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  NcclLinks* const links_;
+  const NcclEnd end_;
+  absl::Mutex calls_mu_;  // held while the listener is called; before mu_
+  NcclLinkListener* listener_ ABSL_GUARDED_BY(calls_mu_);  // null: closed
+  mutable absl::Mutex mu_;
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
+  size_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // waiting or under way
+  uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
+  bool is_over_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+class NcclLinks {
+ public:
+  struct Options {
+    absl::Duration setup_timeout = absl::Seconds(30);  // until a link is up
+    absl::Duration transfer_timeout = absl::Seconds(2);
+  };
+
+  NcclLinks(std::unique_ptr<kernels::NcclApi> api, const Options& options);
+  // After all links are closed or have failed.
+  ~NcclLinks();
+
+  // Of a receiver with the sender's id. Waits for nothing.
+  std::shared_ptr<NcclLink> Open(NcclEnd end, std::string id,
+                                 NcclLinkListener* listener)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  friend class NcclLink;
+  struct Driven;  // of the thread
+
+  void Wake() ABSL_LOCKS_EXCLUDED(mu_);
+  void Run();
+  // New links, after a wait for something to do; false: the end.
+  bool AwaitWork(bool is_busy, std::vector<std::unique_ptr<Driven>>* driven)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Drive(Driven* driven);
+  absl::Status Begin(Driven* driven);
+  absl::Status CheckTime(const Driven& driven) const;
+
+  const std::unique_ptr<kernels::NcclApi> api_;
+  const Options options_;
+  absl::Mutex mu_;
+  absl::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_work_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::unique_ptr<Driven>> new_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_TENSORS_NCCL_LINK_H_

@@ -1,0 +1,146 @@
+#include "worker/tensors/nccl_receiver.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace nacre::worker {
+namespace {
+
+v1::TensorLink LinkMessage(v1::LinkStep step, const std::string& text = "") {
+  v1::TensorLink message;
+  message.set_step(step);
+  message.set_message(text);
+  return message;
+}
+
+}  // namespace
+
+v1::TensorLink NcclReceiver::Question() {
+  return LinkMessage(v1::LINK_STEP_ASKED);
+}
+
+void NcclReceiver::OnMessage(const v1::TensorLink& message) {
+  std::shared_ptr<NcclLink> failed;
+  {
+    absl::MutexLock lock(&mu_);
+    if (message.step() == v1::LINK_STEP_OFFERED && state_ == State::kAsked) {
+      state_ = State::kOpening;
+      link_ = parts_.links->Open(NcclEnd::kReceiver, message.nccl_id(), this);
+    } else if (message.step() == v1::LINK_STEP_FAILED &&
+               End(absl::StrCat("the publisher says: ", message.message()))) {
+      failed = link_;
+    }
+  }
+  if (failed != nullptr) failed->Close();
+}
+
+bool NcclReceiver::OnHeader(const TensorChunk& header, uint64_t number) {
+  const absl::optional<size_t> num_values =
+      NumValues(header.shape, NcclTransfers::kMaxValues);
+  std::string reason;
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ == State::kOver) {
+      // The publisher has yet to hear of it.
+      ++parts_.counts->lost;
+      return true;
+    }
+    if (state_ != State::kUp) {
+      reason = "a header before the link was up";
+    } else if (number != num_headers_ + 1 || header.offset != 0 ||
+               !header.data.empty() || !num_values.has_value()) {
+      reason = absl::StrCat("a header for transfer ", number, " after ",
+                            num_headers_, " that makes no sense");
+    } else if (!link_->Expect(*num_values)) {
+      reason = "more headers than transfers under way";
+    } else {
+      ++num_headers_;
+      Tensor& tensor = expected_.emplace_back();
+      tensor.tag = header.tag;
+      tensor.shape = header.shape;
+      return true;
+    }
+  }
+  GiveUp(reason);
+  return false;
+}
+
+void NcclReceiver::OnStreamTensor() {
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ == State::kOver || num_headers_ == 0) return;
+  }
+  GiveUp("the publisher has left it");
+}
+
+void NcclReceiver::Close() {
+  std::shared_ptr<NcclLink> link;
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ == State::kUp) --parts_.counts->up;
+    state_ = State::kOver;
+    link = link_;
+  }
+  if (link != nullptr) link->Close();
+}
+
+void NcclReceiver::OnUp() {
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ != State::kOpening) return;
+    state_ = State::kUp;
+    ++parts_.counts->up;
+  }
+  parts_.tell(LinkMessage(v1::LINK_STEP_UP));
+}
+
+void NcclReceiver::OnReceived(absl::Span<const float> values) {
+  Tensor tensor;
+  {
+    absl::MutexLock lock(&mu_);
+    if (expected_.empty()) return;  // it is over
+    tensor = std::move(expected_.front());
+    expected_.pop_front();
+  }
+  tensor.Own(std::vector<float>(values.begin(), values.end()));
+  ++parts_.counts->received;
+  parts_.deliver(std::move(tensor));
+}
+
+void NcclReceiver::OnFailed(const absl::Status& reason) {
+  const std::string text(reason.message());
+  {
+    absl::MutexLock lock(&mu_);
+    if (!End(text)) return;
+  }
+  parts_.tell(LinkMessage(v1::LINK_STEP_FAILED, text));
+}
+
+void NcclReceiver::GiveUp(const std::string& reason) {
+  std::shared_ptr<NcclLink> link;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!End(reason)) return;
+    link = link_;
+  }
+  if (link != nullptr) link->Close();
+  parts_.tell(LinkMessage(v1::LINK_STEP_FAILED, reason));
+}
+
+bool NcclReceiver::End(const std::string& reason) {
+  if (state_ == State::kOver) return false;
+  if (state_ == State::kUp) --parts_.counts->up;
+  state_ = State::kOver;
+  ++parts_.counts->failures;
+  parts_.counts->lost += expected_.size();
+  expected_.clear();
+  spdlog::warn("no NCCL link from {}, its tensors come over gRPC: {}",
+               parts_.publisher, reason);
+  return true;
+}
+
+}  // namespace nacre::worker

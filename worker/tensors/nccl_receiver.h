@@ -1,0 +1,87 @@
+// The reader's end of the link beside one stream: asks for it, joins, and puts
+// the values that come over it together with the headers that came over the
+// stream (proto/tensors.proto). A link that fails is given up, and the
+// publisher told: its tensors then come over the stream.
+//
+// Thread-safe. `tell` and `deliver` are called on the links' thread, or by
+// OnMessage.
+
+#ifndef WORKER_TENSORS_NCCL_RECEIVER_H_
+#define WORKER_TENSORS_NCCL_RECEIVER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "proto/tensors.pb.h"
+#include "worker/tensors/nccl_link.h"
+#include "worker/tensors/tensor.h"
+#include "worker/tensors/tensor_chunks.h"
+
+namespace nacre::worker {
+
+// Of all receivers of a reader.
+struct NcclReceiverCounts {
+  std::atomic<int> up{0};  // links
+  std::atomic<uint64_t> failures{0};
+  std::atomic<uint64_t> received{0};  // tensors
+  std::atomic<uint64_t> lost{0};      // under way when their link failed
+};
+
+class NcclReceiver final : public NcclLinkListener {
+ public:
+  struct Parts {
+    NcclLinks* links = nullptr;  // outlives it
+    NcclReceiverCounts* counts = nullptr;
+    std::string publisher;  // its address, for the log
+    std::function<void(v1::TensorLink)> tell;
+    std::function<void(Tensor)> deliver;
+  };
+  explicit NcclReceiver(Parts parts) : parts_(std::move(parts)) {}
+  // After Close.
+  ~NcclReceiver() override = default;
+
+  // To be told first of all.
+  static v1::TensorLink Question();
+
+  void OnMessage(const v1::TensorLink& message) ABSL_LOCKS_EXCLUDED(mu_);
+  // A tensor whose values come over the link, as the transfer of that number.
+  // False: it makes no sense; the link is then given up.
+  bool OnHeader(const TensorChunk& header, uint64_t number)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // A tensor came over the stream: after the first header, the publisher has
+  // given the link up. What is delivered next is newer than all before.
+  void OnStreamTensor() ABSL_LOCKS_EXCLUDED(mu_);
+  // Nothing is called any more when this returns. Not from calls of this.
+  void Close() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  enum class State { kAsked, kOpening, kUp, kOver };
+
+  void OnUp() override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReceived(absl::Span<const float> values) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnFailed(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
+  // Gives it up for a reason of this end; not from the link's calls.
+  void GiveUp(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether it was not over.
+  bool End(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Parts parts_;
+  absl::Mutex mu_;
+  State state_ ABSL_GUARDED_BY(mu_) = State::kAsked;
+  std::shared_ptr<NcclLink> link_ ABSL_GUARDED_BY(mu_);  // since the offer
+  std::deque<Tensor> expected_ ABSL_GUARDED_BY(mu_);     // without values
+  uint64_t num_headers_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_TENSORS_NCCL_RECEIVER_H_

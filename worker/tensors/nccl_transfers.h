@@ -1,0 +1,91 @@
+// The device's half of a link between two workers: tensors that go through a
+// two-rank communicator of NCCL, in the order in which they are posted, on a
+// stream of their own. Each takes its number along, so that what came for
+// another one is seen and not used.
+//
+// Thread-compatible: the links' thread (nccl_link.h). Nothing here waits for
+// the peer. Owns the communicator and the memory of the transfers under way.
+
+#ifndef WORKER_TENSORS_NCCL_TRANSFERS_H_
+#define WORKER_TENSORS_NCCL_TRANSFERS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/nccl_api.h"
+
+namespace nacre::worker {
+
+// Rank 0 sends, rank 1 receives.
+enum class NcclEnd { kSender = 0, kReceiver = 1 };
+
+class NcclTransfers {
+ public:
+  static constexpr size_t kMaxValues = size_t{1} << 16;  // of one transfer
+  static constexpr size_t kMostUnderWay = 4;
+
+  // `api` outlives it.
+  NcclTransfers(kernels::NcclApi* api, NcclEnd end) : api_(api), end_(end) {}
+  // Aborts.
+  ~NcclTransfers();
+  NcclTransfers(const NcclTransfers&) = delete;
+  NcclTransfers& operator=(const NcclTransfers&) = delete;
+
+  // Begins to join the peer. `id`: of GetUniqueId, the same at both ends.
+  absl::Status Open(const std::string& id);
+
+  // Whether another transfer may be posted; to be asked before each.
+  absl::StatusOr<bool> CanPost();
+  // Of at most kMaxValues; a receiver says how many it expects.
+  absl::Status PostSend(uint64_t number, absl::Span<const float> values);
+  absl::Status PostReceive(uint64_t number, size_t num_values);
+
+  // The one that was posted first, if it is through. A receiver's has values,
+  // which are valid until the next post. INTERNAL: another one came in its
+  // place.
+  struct Done {
+    bool any = false;
+    uint64_t number = 0;
+    size_t num_values = 0;
+    absl::Span<const float> values;
+  };
+  absl::StatusOr<Done> TakeDone();
+
+ private:
+  // What goes before the values.
+  struct Header {
+    uint64_t number = 0;
+    uint64_t num_values = 0;
+  };
+  struct Slot {
+    void* device = nullptr;  // header and values
+    void* host = nullptr;    // the same, pinned
+    kernels::NcclApi::Event event = nullptr;
+  };
+  struct Posted {
+    Header header;
+    Slot* slot = nullptr;
+  };
+
+  absl::Status Post(const Header& header);
+  Slot* NextSlot() { return &slots_[num_posted_ % slots_.size()]; }
+
+  kernels::NcclApi* const api_;
+  const NcclEnd end_;
+  kernels::NcclApi::Comm comm_ = nullptr;
+  kernels::NcclApi::Stream stream_ = nullptr;
+  std::array<Slot, kMostUnderWay> slots_;
+  std::deque<Posted> under_way_;  // in order
+  uint64_t num_posted_ = 0;
+  bool is_marked_ = true;  // the last one's event has been recorded
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_TENSORS_NCCL_TRANSFERS_H_
