@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,7 +27,12 @@ int OpenNameless(const std::string& dir) {
 }
 
 absl::Status TakeRoom(int fd, size_t bytes, const std::string& dir) {
-  const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  // A file past the process's limit ends it by a signal.
+  rlimit limit;
+  const bool fits = getrlimit(RLIMIT_FSIZE, &limit) != 0 ||
+                    limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+  const int error =
+      fits ? posix_fallocate(fd, 0, static_cast<off_t>(bytes)) : EFBIG;
   if (error == 0) return absl::OkStatus();
   const std::string what = absl::StrCat(bytes, " bytes in ", dir);
   // A limit of the process or of the file system is no room, too.

@@ -157,12 +157,15 @@ absl::optional<BlockPool::Published> BlockPool::TakePublished(
 }
 
 void BlockPool::Release(absl::Span<const int32_t> blocks) {
+  std::vector<int32_t> lost;  // by the store
   // The last first: a prefix outlives what is built on it.
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
     Block& block = blocks_[static_cast<size_t>(*it)];
     if (store_ != nullptr && block.node != kRoot) {
       const Prefix prefix = PrefixOf(*it);
-      store_->Touch(prefix.parent, prefix.token_ids);
+      if (!store_->Touch(prefix.parent, prefix.token_ids).has_value()) {
+        lost.push_back(*it);
+      }
     }
     if (--block.uses > 0) continue;
     if (block.node == kRoot) {
@@ -170,6 +173,15 @@ void BlockPool::Release(absl::Span<const int32_t> blocks) {
     } else {
       block.unused = unused_.insert(unused_.end(), *it);
     }
+  }
+  // Others may have taken their places while the sequence ran. What it begins
+  // with is what the rest is found by.
+  const size_t most = static_cast<size_t>(blocks_brought_at_once());
+  const size_t first = lost.size() - std::min(lost.size(), most);
+  for (const int32_t block : absl::MakeConstSpan(lost).subspan(first)) {
+    const Prefix prefix = PrefixOf(block);
+    store_->Keep(blocks_[static_cast<size_t>(block)].node, prefix.parent,
+                 prefix.token_ids, block);
   }
 }
 

@@ -93,8 +93,14 @@ absl::Status KvPool::AddStore(const KvStoreOptions& options) {
         "more than the KV cache holds");
   }
   NACRE_CHECK(blocks_->caches(), "a store of blocks that are not shared");
-  NACRE_ASSIGN_OR_RETURN(
-      store_, KvStore::Create(options, layers_, [this] { FinishMoves(); }));
+  auto store = KvStore::Create(options, layers_, [this] { FinishMoves(); });
+  if (!store.ok()) {
+    return absl::Status(
+        store.status().code(),
+        absl::StrCat("--prefix-cache-size", options.dir.empty() ? "" : ", -dir",
+                     ": ", store.status().message()));
+  }
+  store_ = *std::move(store);
   blocks_->set_store(store_.get());
   return absl::OkStatus();
 }

@@ -165,7 +165,10 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
     const TensorShard shard = {model->backends_[rank].get()};
     ModelOptions own = options;
     own.kv_cache_bytes /= ranks;
-    own.prefix_store.bytes /= ranks;
+    if (own.prefix_store.bytes > 0) {
+      own.prefix_store.bytes =
+          std::max<int64_t>(1, own.prefix_store.bytes / ranks);
+    }
     own.admit = nullptr;
     own.shard = &shard;
     if (rank > 0) own.progress = nullptr;

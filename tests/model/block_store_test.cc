@@ -168,6 +168,39 @@ TEST_F(BlockStoreTest, TheEndOfWhatIsUnusedLongestGoesFirst) {
   EXPECT_EQ(New(gone)->length(), 2);
 }
 
+// While a session ran others took the places of its first blocks.
+TEST_F(BlockStoreTest, WhatIsLostMeanwhileIsKeptAgain) {
+  Keep(4);
+  const Ids ids = {1, 2, 3, 4, 5, 6};
+  auto stays = New(ids);
+  stays->Append(6);
+  stays->Share(ids);
+  Compute({7, 8, 9, 10});  // in the place of {1, 2}
+  EXPECT_EQ(store_->Touch(BlockPool::kRoot, {1, 2}), absl::nullopt);
+  stays.reset();
+  Lose();
+  const Ids longer = {1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(New(longer)->TakeOver(longer).positions, 6);
+}
+
+// As much of its beginning as there is room for.
+TEST_F(BlockStoreTest, OfWhatIsTooLongTheBeginningIsKept) {
+  Keep(3);
+  Compute(ids_);
+  Lose();
+  EXPECT_EQ(New(ids_)->TakeOver(ids_).positions, 6);
+}
+
+// A block that it had begun counts only for what is new.
+TEST_F(BlockStoreTest, CountsPositions) {
+  Keep(10);
+  Compute(ids_);
+  Lose();
+  const auto later = New(ids_);
+  later->Append(1);
+  EXPECT_EQ(later->TakeOver(ids_), (TakenOver{7, 7, false}));
+}
+
 // What others still use is not the one unused longest.
 TEST_F(BlockStoreTest, WhatASessionEndsWithCountsAsUsed) {
   Keep(3);

@@ -312,13 +312,16 @@ TEST_F(KvPoolTest, AStoreThatIsTooSmallOrNowhereIsRefused) {
                      {.prefix_cache = true, .store = {kBlockBytes - 1, ""}});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.status().ToString(),
-              HasSubstr("a prefix cache of 7679 bytes does not hold one block "
+              HasSubstr("--prefix-cache-size: a prefix cache of 7679 bytes "
+                        "does not hold one block "
                         "of 16 positions, which needs 7680 bytes"));
   refused = KvPool::Create(
       backend_.get(), kShape, 4 * kBlockBytes,
       {.prefix_cache = true, .store = {kBlockBytes, "/no/such/folder"}});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(refused.status().ToString(), HasSubstr("/no/such/folder"));
+  EXPECT_THAT(refused.status().ToString(),
+              HasSubstr("--prefix-cache-size, -dir: a file in "
+                        "/no/such/folder"));
 }
 
 TEST_F(KvPoolTest, PassingTheReservationIsFatal) {

@@ -278,6 +278,12 @@ absl::Status ComputeFlags::Validate() const {
                                                    prefix_store.bytes,
                                                    " needs --prefix-cache on"));
   }
+  if (prefix_store.bytes > 0 && backend.kind == "cuda") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--prefix-cache-size ", prefix_store.bytes,
+                     ": the backend cuda keeps no more than its KV cache "
+                     "holds; \"cpu\" and \"reference\" do"));
+  }
   if (prefix_store.bytes == 0 && !prefix_store.dir.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--prefix-cache-dir ", prefix_store.dir,

@@ -154,6 +154,12 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- fail (printf "%s.flags.kv-type is int8, but %s.flags.backend is cuda: only cpu has them" .role .role) -}}
 {{- end -}}
 {{- $kept := toString (default "0" (get $flags "prefix-cache-size")) -}}
+{{- if and (ne $kept "0") (has (toString (get $flags "prefix-cache")) (list "off" "false")) -}}
+{{- fail (printf "%s.flags.prefix-cache-size is %s, but %s.flags.prefix-cache is off" .role $kept .role) -}}
+{{- end -}}
+{{- if and (eq $kept "0") (get $flags "prefix-cache-dir") -}}
+{{- fail (printf "%s.flags.prefix-cache-dir is %v, but %s.flags.prefix-cache-size, the size of its file, is not set" .role (get $flags "prefix-cache-dir") .role) -}}
+{{- end -}}
 {{- if and (eq $backend "cuda") (ne $kept "0") -}}
 {{- fail (printf "%s.flags.prefix-cache-size is %s, but %s.flags.backend is cuda: only cpu keeps more than its KV cache holds" .role $kept .role) -}}
 {{- end -}}
