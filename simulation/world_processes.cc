@@ -118,11 +118,14 @@ void World::OnSwitchedBack(Process& process) {
   }
   OnRan(process);
   const worker::StepOutcome& outcome = *process.outcome;
-  if (outcome.stepped) {
+  // One that wants to look again at once waits for no gate.
+  const bool at_once =
+      outcome.deadline_ns.has_value() &&
+      *outcome.deadline_ns - ClockOffsetOf(process) <= now_ns();
+  if (outcome.stepped || at_once) {
     Touch(process);
   } else if (outcome.deadline_ns.has_value()) {
-    process.deadline_ns =
-        std::max(now_ns(), *outcome.deadline_ns - ClockOffsetOf(process));
+    process.deadline_ns = *outcome.deadline_ns - ClockOffsetOf(process);
     if (std::exchange(process.posted_deadline_ns, process.deadline_ns) ==
         process.deadline_ns) {
       return;

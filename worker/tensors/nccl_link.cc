@@ -129,7 +129,7 @@ NcclLinks::~NcclLinks() {
 
 std::shared_ptr<NcclLink> NcclLinks::Open(NcclEnd end, std::string id,
                                           NcclLinkListener* listener) {
-  const std::shared_ptr<NcclLink> link(new NcclLink(this, end, listener));
+  std::shared_ptr<NcclLink> link(new NcclLink(this, end, listener));
   auto driven = std::make_unique<Driven>(link, std::move(id), api_.get());
   absl::MutexLock lock(&mu_);
   new_.push_back(std::move(driven));
