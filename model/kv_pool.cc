@@ -52,7 +52,7 @@ int64_t KvPool::BytesPerToken(const Shape& shape) {
 
 absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
     kernels::Backend* backend, const Shape& shape, int64_t bytes,
-    Options options) {
+    const Options& options) {
   constexpr int64_t kMaxBlocks = (int64_t{1} << 31) / kBlockSize - 1;
   const int64_t block_bytes = BytesPerToken(shape) * kBlockSize;
   const int64_t num_blocks = std::min(bytes / block_bytes, kMaxBlocks);

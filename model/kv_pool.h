@@ -70,7 +70,7 @@ class KvPool {
   // outlives the pool, the pool its sequences.
   static absl::StatusOr<std::unique_ptr<KvPool>> Create(
       kernels::Backend* backend, const Shape& shape, int64_t bytes,
-      Options options);
+      const Options& options);
   static absl::StatusOr<std::unique_ptr<KvPool>> Create(
       kernels::Backend* backend, const Shape& shape, int64_t bytes) {
     return Create(backend, shape, bytes, Options());

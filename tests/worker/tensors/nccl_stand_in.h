@@ -32,7 +32,7 @@ class NcclStandIn {
   // A device of its own.
   std::unique_ptr<kernels::NcclApi> Open();
 
-  // Nobody joins while it holds, and no receive ends.
+  // While it holds, no rank joins and no receive ends.
   void HoldJoins(bool hold) ABSL_LOCKS_EXCLUDED(mu_);
   void HoldTransfers(bool hold) ABSL_LOCKS_EXCLUDED(mu_);
   // The transfer with that index, counted from 0 over all pairs, never arrives.

@@ -330,7 +330,7 @@ TEST_F(NcclTransportTest, APublisherWithoutNcclIsReadOverGrpc) {
   server->Shutdown(absl::Seconds(10));
 }
 
-// Headers that nobody asked for.
+// Headers without a link that the reader asked for.
 TEST_F(NcclTransportTest, AHeaderWithoutALinkIsMalformed) {
   Start();
   class OddPeer final : public v1::Tensors::Service {
