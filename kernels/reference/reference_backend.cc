@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -263,8 +264,9 @@ void ReferenceBackend::StoreKv(const float* k, const float* v, int row_stride,
   for (const RowContext& context : contexts) {
     const KvSlot slot = SlotOf(layer, context, context.position);
     for (int head = 0; head < layer.num_kv_heads; ++head) {
-      StoreKvAt({layer, slot, head, false}, k + head * layer.head_dim);
-      StoreKvAt({layer, slot, head, true}, v + head * layer.head_dim);
+      const std::ptrdiff_t begin = std::ptrdiff_t{head} * layer.head_dim;
+      StoreKvAt({layer, slot, head, false}, k + begin);
+      StoreKvAt({layer, slot, head, true}, v + begin);
     }
     k += row_stride;
     v += row_stride;

@@ -345,7 +345,7 @@ TEST_F(NcclTransportTest, AHeaderWithoutALinkIsMalformed) {
       event.mutable_chunk()->set_link_transfer(1);
       stream->Write(event);
       event.mutable_link()->set_step(v1::LINK_STEP_OFFERED);
-      event.mutable_link()->set_nccl_id("nobody's");
+      event.mutable_link()->set_nccl_id("another's");
       stream->Write(event);
       FillChunk(ChunkAt(AnyBits(5, 2, 10), 0), event.mutable_chunk());
       stream->Write(event);
