@@ -2,14 +2,16 @@
 # Every draft of the bundled target that ships, on real processes: acceptance,
 # tokens a step and speed by method, shape, temperature and cost ratio. Steps are
 # paced: each takes at least as long as on a device of that speed, by waiting
-# (`--step-time`). The numbers go to JSON files in OUT, the tables of
-# docs/draft_report.md to the standard output.
+# (`--step-time`, `--own-draft-step-time`). A draft's step takes the longer the more
+# weights it reads for a token; RATIO is that of models/draft. The numbers go to
+# JSON files in OUT, the tables of docs/draft_report.md to the standard output.
 #
-#   scripts/draft_report.sh OUT               build first: make build; 50 minutes
+#   scripts/draft_report.sh OUT               build first: make build; two hours
 #   scripts/draft_report.sh OUT CELL...       only these; several may run at once:
 #     ranks-T          of 100 prompts: where the target's token stands in a draft
 #     best-T-RATIO     drafts by turns, 12 prompts, three times: `async`, `best`
 #     DRAFT-T-RATIO    a draft in each method on GSM8K and HumanEval
+#     plain-DRAFT-T    the same as fast as this machine is
 #     suffixes-T       no draft at all, suffixes alone
 # What OUT has is not made again.
 # shellcheck disable=SC2034
@@ -17,10 +19,17 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # --- What to run -------------------------------------------------------------
-# All have one architecture, so the same step time at a ratio.
-readonly DRAFTS=(draft distilled)
-readonly CELLS=(ranks-{0,0.8,1} best-0-10 best-0.8-5 best-1-5 suffixes-{0,0.8,1}
-  {draft,distilled}-{0,0.8,1}-{5,10,20})
+# Of a draft worker, and on the target itself (a flag of nacre has the name of
+# their kind). What is not in models/ is left out.
+readonly WORKER_DRAFTS=(draft distilled eesd) OWN_DRAFTS=(glide eagle medusa)
+drafts=()
+for name in "${WORKER_DRAFTS[@]}" "${OWN_DRAFTS[@]}"; do
+  [[ ! -d models/$name ]] || drafts+=("$name")
+done
+CELLS=(ranks-{0,0.8,1} best-0-10 best-0.8-5 best-1-5 suffixes-{0,0.8,1})
+for name in "${drafts[@]}"; do
+  CELLS+=("$name"-{0,0.8,1}-{5,10,20} "plain-$name"-{0,0.8,1})
+done
 readonly PROMPT_FILES=(gsm8k_100 humaneval)
 readonly CELL_PROMPTS=${NACRE_REPORT_PROMPTS:-3} CELL_TOKENS=${NACRE_REPORT_TOKENS:-64}
 # -----------------------------------------------------------------------------
@@ -38,19 +47,33 @@ die() {
 }
 [[ -x "$NACRE" ]] || die "$NACRE is not built: run make build"
 
-# with DRAFT RATIO: sets `cluster`.
+among() { [[ " ${*:2} " == *" $1 "* ]]; }  # WORD LIST...
+
+# with DRAFT [RATIO]: sets `cluster`; without RATIO nothing is paced.
 with() {
-  local pace
-  read -ra pace <<<"$(paced "$2")"
-  cluster=(--target-model models/target "${pace[@]}")
-  if [[ $1 == none ]]; then cluster+=(--drafts 0); else
+  local pace=() times
+  cluster=(--target-model models/target)
+  if [[ -n ${2:-} ]]; then
+    read -ra pace <<<"$(paced "$2")"
+    times=$(step_times "$(scripts/draft_report_tables.py --cost "models/$1" \
+      "$(awk "BEGIN { print $TARGET_MS / $2 }")")")
+    cluster+=("${pace[@]:0:2}")
+  fi
+  if [[ $1 == none ]]; then
+    cluster+=(--drafts 0)
+  elif among "$1" "${OWN_DRAFTS[@]}"; then
+    cluster+=(--drafts 0 "--$1" "models/$1" --suffix-drafter off)
+    [[ -z ${2:-} ]] || cluster+=(--own-draft-step-time "$times")
+  else
     cluster+=(--draft-model "models/$1" --suffixes off)
+    [[ -z ${2:-} ]] || cluster+=(--draft-step-time "$times")
   fi
 }
 
 ranks() {  # T
   prompts=100 max_tokens=96 repeat=1
-  for draft in "${DRAFTS[@]}"; do
+  for draft in "${drafts[@]}"; do
+    among "$draft" "${WORKER_DRAFTS[@]}" || continue
     with "$draft" 10
     bench "ranks-$1-$draft" gsm8k_100 --temperature "$1" --methods async --tree best
   done
@@ -59,7 +82,7 @@ ranks() {  # T
 best() {  # T RATIO
   prompts=12 max_tokens=96 repeat=1
   for turn in 1 2 3; do
-    for draft in "${DRAFTS[@]}"; do
+    for draft in "${drafts[@]}"; do
       with "$draft" "$2"
       bench "best-$1-$2-$draft-$turn" gsm8k_100 --temperature "$1" --methods async \
         --tree best
@@ -67,18 +90,20 @@ best() {  # T RATIO
   done
 }
 
-methods() {  # DRAFT T RATIO
+methods() {  # NAME DRAFT T [RATIO]
+  local names=ar,sd,pearl,async
   prompts=$CELL_PROMPTS max_tokens=$CELL_TOKENS repeat=1
-  with "$1" "$3"
+  ! among "$2" "${OWN_DRAFTS[@]}" || names=ar,async
+  with "$2" "${4:-}"
   for file in "${PROMPT_FILES[@]}"; do
-    bench "$1-$2-$3-$file" "$file" --temperature "$2" \
-      --methods ar,sd,pearl,async --tree chain,best
+    bench "$1-$file" "$file" --temperature "$3" --methods "$names" --tree chain,best
   done
 }
 
 suffixes() {  # T
   prompts=$CELL_PROMPTS max_tokens=$CELL_TOKENS repeat=1
-  with none 10
+  with none
+  cluster+=(--target-step-time "$(step_times "$TARGET_MS")")
   for file in "${PROMPT_FILES[@]}"; do
     bench "suffixes-$1-$file" "$file" --temperature "$1" --methods ar,async
   done
@@ -86,13 +111,16 @@ suffixes() {  # T
 
 cells=("$@")
 for cell in "${cells[@]:-${CELLS[@]}}"; do
-  IFS=- read -r kind temperature ratio <<<"$cell"
+  among "$cell" "${CELLS[@]}" || die "$cell is not one of ${CELLS[*]}"
+done
+for cell in "${cells[@]:-${CELLS[@]}}"; do
+  IFS=- read -r kind second third <<<"$cell"
   case $kind in
-    ranks) ranks "$temperature" ;;
-    best) best "$temperature" "${ratio:?a ratio is missing: $cell}" ;;
-    suffixes) suffixes "$temperature" ;;
-    draft | distilled) methods "$kind" "$temperature" "${ratio:?a ratio is missing: $cell}" ;;
-    *) die "$cell is not one of ${CELLS[*]}" ;;
+    ranks) ranks "$second" ;;
+    best) best "$second" "$third" ;;
+    suffixes) suffixes "$second" ;;
+    plain) methods "$cell" "$second" "$third" ;;
+    *) methods "$cell" "$kind" "$second" "$third" ;;
   esac
 done
 scripts/draft_report_tables.py "$OUT"

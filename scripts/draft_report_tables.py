@@ -2,22 +2,61 @@
 """Markdown tables of the runs that scripts/draft_report.sh left in a folder.
 
   scripts/draft_report_tables.py OUT
+  scripts/draft_report_tables.py --cost FOLDER MS    what a step of a draft takes
+      where one of models/draft takes MS, by the weights that each reads
 
 Every number is of the JSON files there; nothing is measured here. What was not
 run has no row.
 """
 
+import json
+import math
 import pathlib
 import statistics
 import sys
 
 from pearl_report_tables import PROMPT_FILES, load, show, table
 
-DRAFTS = (("draft", "bundled"), ("distilled", "distilled"))
+DRAFTS = (("draft", "bundled"), ("distilled", "distilled"), ("eesd", "EESD"),
+          ("glide", "GliDe"), ("eagle", "EAGLE-3"), ("medusa", "Medusa"))
 TEMPERATURES = ("0", "0.8", "1")
 RATIOS = (5, 10, 20)
 BEST = (("0", 10), ("0.8", 5), ("1", 5))
 METHODS = ("sd", "pearl", "async@chain", "async@best")
+MODELS = pathlib.Path(__file__).resolve().parent.parent / "models"
+
+
+def tensors(folder):
+    """Parameters of each tensor."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        sys.exit(f"{folder} has no .safetensors")
+    sizes = {}
+    for path in files:
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        for name, tensor in header.items():
+            if name != "__metadata__":
+                sizes[name] = math.prod(tensor["shape"])
+    return sizes
+
+
+def read_for_a_token(folder):
+    """Parameters that a draft reads for a token: all but an embedding, of which it
+    reads one row; where it has no head of its own, the head that it borrows."""
+    sizes = tensors(folder)
+    embedding = sum(size for name, size in sizes.items() if "embed_tokens" in name)
+    total = sum(sizes.values()) - embedding
+    if any("lm_head" in name for name in sizes):
+        return total
+    if embedding:
+        return total + embedding  # tied
+    return total + tensors(MODELS / "target")["model.embed_tokens.weight"]
+
+
+def cost(folder):
+    """Of a step, in steps of models/draft."""
+    return read_for_a_token(folder) / read_for_a_token(MODELS / "draft")
 
 
 def entries(run):
@@ -41,20 +80,21 @@ def rank_table(out):
 def best_table(out):
     rows = []
     for temperature, ratio in BEST:
-        medians = []
-        for name, _ in DRAFTS:
+        before = None
+        for name, title in DRAFTS:
             runs = [load(out / f"best-{temperature}-{ratio}-{name}-{turn}.json")
                     for turn in (1, 2, 3)]
             if None in runs:
-                break
-            medians.append([statistics.median(run["methods"][0][key] for run in runs)
-                            for key in ("tokens_per_second", "mean_accepted_length")])
-        else:
-            (before, length), (after, longer) = medians
-            rows.append([temperature, str(ratio), f"{before:.1f}", f"{after:.1f}",
-                         f"{after / before:.3f}", show(length), show(longer)])
-    return table(["T", "c", "bundled, tokens/s", "distilled, tokens/s", "ratio",
-                  "bundled, tokens a step", "distilled, tokens a step"], rows)
+                continue
+            speed, length = (
+                statistics.median(run["methods"][0][key] for run in runs)
+                for key in ("tokens_per_second", "mean_accepted_length"))
+            before = before or speed
+            rows.append([temperature, str(ratio), title,
+                         f"{30 / ratio * cost(MODELS / name):.1f}", f"{speed:.1f}",
+                         f"{speed / before:.3f}", show(length)])
+    return table(["T", "c", "draft", "its step, ms", "tokens/s", "over bundled",
+                  "tokens a step"], rows)
 
 
 def method_rows(out):
@@ -69,21 +109,41 @@ def method_rows(out):
                                entries(run))
 
 
+def plain_rows(out):
+    for name, title in PROMPT_FILES:
+        for temperature in TEMPERATURES:
+            for draft, draft_title in DRAFTS:
+                run = load(out / f"plain-{draft}-{temperature}-{name}.json")
+                if run is not None:
+                    yield [title, temperature, draft_title], entries(run)
+
+
+def over_ar(cell, name):
+    """A draft on the target itself has no `sd` and no `pearl`."""
+    if name not in cell:
+        return "-"
+    return show(cell[name]["tokens_per_second"] / cell["ar"]["tokens_per_second"])
+
+
 def speed_table(out):
-    rows = []
-    for head, cell in method_rows(out):
-        base = cell["ar"]["tokens_per_second"]
-        rows.append(head + [f"{100 * cell['async@chain']['alpha']:.0f} %"]
-                    + [f"{cell[name]['tokens_per_second'] / base:.2f}"
-                       for name in METHODS])
-    return table(["prompts", "T", "c", "draft", "alpha"]
-                 + [f"`{name}`" for name in METHODS], rows)
+    return table(["prompts", "T", "c", "draft"] + [f"`{name}`" for name in METHODS],
+                 [head + [over_ar(cell, name) for name in METHODS]
+                  for head, cell in method_rows(out)])
+
+
+def plain_table(out):
+    return table(["prompts", "T", "draft", "`ar`, tokens/s"]
+                 + [f"`{name}`" for name in METHODS],
+                 [head + [f"{cell['ar']['tokens_per_second']:.0f}"]
+                  + [over_ar(cell, name) for name in METHODS]
+                  for head, cell in plain_rows(out)])
 
 
 def length_table(out):
     return table(["prompts", "T", "c", "draft"] + [f"`{name}`" for name in METHODS],
                  [head + [show(cell[name]["mean_accepted_length"])
-                          for name in METHODS] for head, cell in method_rows(out)])
+                          if name in cell else "-" for name in METHODS]
+                  for head, cell in method_rows(out)])
 
 
 def suffix_table(out):
@@ -103,12 +163,19 @@ def suffix_table(out):
 
 def pace(runs):
     """How near paced ar comes to its device."""
+    runs = [run for run in runs if "target_step_time" in run]
+    if not runs:
+        return ""
     shares = [entries(run)["ar"]["tokens_per_second"] * 0.03 for run in runs]
     return (f"`ar` has {100 * min(shares):.0f} to {100 * max(shares):.0f} % of one "
             f"token every 30 ms, median {100 * statistics.median(shares):.0f} %.")
 
 
 def main():
+    if len(sys.argv) == 4 and sys.argv[1] == "--cost":
+        folder = pathlib.Path(sys.argv[2])
+        print(f"{float(sys.argv[3]) * (cost(folder) if folder.is_dir() else 1):.4f}")
+        return
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     out = pathlib.Path(sys.argv[1])
@@ -126,6 +193,7 @@ def main():
                         ("`best` trees, drafts by turns", best_table),
                         ("Speed over `ar`", speed_table),
                         ("Tokens a step", length_table),
+                        ("On this machine, not paced", plain_table),
                         ("Suffixes alone", suffix_table)):
         print(f"### {title}\n\n{make(out)}\n")
 

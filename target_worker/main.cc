@@ -18,8 +18,10 @@
 #include "common/status_macros.h"
 #include "model/eagle_model.h"
 #include "model/feature_drafter.h"
+#include "model/future_heads.h"
 #include "model/glide_model.h"
 #include "model/medusa_heads.h"
+#include "model/paced_drafts.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
 #include "worker/process/process.h"
@@ -31,16 +33,31 @@ namespace {
 // What is behind the engine's pointers.
 struct Owned {
   std::shared_ptr<nacre::worker::FeatureFile> features;
-  std::unique_ptr<nacre::model::MedusaHeads> heads;
+  std::unique_ptr<nacre::model::FutureHeads> heads;
   std::unique_ptr<nacre::model::FeatureDrafter> drafter;
 };
+
+void Pace(const nacre::worker::PaceOfSteps& times, int hidden_size,
+          Owned* owned) {
+  spdlog::info("each of its calls is paced to {} (rows:ms)", times.text);
+  const nacre::model::PaceOfCalls pace(*times.times);
+  if (owned->heads != nullptr) {
+    owned->heads = std::make_unique<nacre::model::PacedHeads>(
+        std::move(owned->heads), hidden_size, pace);
+  }
+  if (owned->drafter != nullptr) {
+    owned->drafter = std::make_unique<nacre::model::PacedDrafter>(
+        std::move(owned->drafter), pace);
+  }
+}
 
 absl::Status LoadAhead(const nacre::worker::OwnDraftFlags& own,
                        nacre::model::LanguageModel* model, Owned* owned) {
   if (!own.medusa.empty()) {
-    NACRE_ASSIGN_OR_RETURN(owned->heads,
+    NACRE_ASSIGN_OR_RETURN(auto heads,
                            nacre::model::MedusaHeads::Load(own.medusa, *model));
-    spdlog::info("heads: {}", owned->heads->description());
+    spdlog::info("heads: {}", heads->description());
+    owned->heads = std::move(heads);
   }
   if (!own.eagle.empty()) {
     NACRE_ASSIGN_OR_RETURN(auto eagle,
@@ -53,6 +70,9 @@ absl::Status LoadAhead(const nacre::worker::OwnDraftFlags& own,
                            nacre::model::GlideModel::Load(own.glide, *model));
     spdlog::info("draft of keys and values: {}", glide->description());
     owned->drafter = std::move(glide);
+  }
+  if (own.step_time.times.has_value()) {
+    Pace(own.step_time, model->info().hidden_size, owned);
   }
   return absl::OkStatus();
 }

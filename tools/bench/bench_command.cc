@@ -167,6 +167,21 @@ absl::Status AddPolicies(const BenchFlags& flags, BenchPlan* plan) {
   return absl::OkStatus();
 }
 
+// What the tables are not: the speed of this machine.
+std::vector<std::string> Paces(const Cluster::Options& cluster) {
+  std::vector<std::string> lines;
+  const auto add = [&lines](const char* whose, const std::string& times) {
+    if (times.empty()) return;
+    lines.push_back(absl::StrCat("paced: each step of a ", whose,
+                                 " takes at least as long as on a device of ",
+                                 times, " (rows:ms), by waiting"));
+  };
+  add("target", cluster.workers.target_steps.text);
+  add("draft", cluster.workers.draft_steps.text);
+  add("target's own draft", cluster.workers.own_drafts.step_time.text);
+  return lines;
+}
+
 // All that can be wrong with the flags and the prompts file.
 absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   if (flags.prompts.empty()) {
@@ -179,11 +194,10 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
           "flags about TLS and tokens need --address: what is started here "
           "talks plaintext on the loopback interface");
     }
-  } else if (!flags.cluster.workers.target_steps.text.empty() ||
-             !flags.cluster.workers.draft_steps.text.empty()) {
+  } else if (!Paces(flags.cluster).empty()) {
     return absl::InvalidArgumentError(
-        "--target-step-time and --draft-step-time are for workers that are "
-        "started here: not with --address");
+        "--target-step-time, --draft-step-time and --own-draft-step-time are "
+        "for workers that are started here: not with --address");
   }
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("repeat", flags.repeat));
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("limit", flags.limit.value_or(1)));
@@ -256,6 +270,9 @@ nlohmann::ordered_json ReportJson(const BenchFlags& flags,
   if (!cluster.workers.draft_steps.text.empty()) {
     json["draft_step_time"] = cluster.workers.draft_steps.text;
   }
+  if (!cluster.workers.own_drafts.step_time.text.empty()) {
+    json["own_draft_step_time"] = cluster.workers.own_drafts.step_time.text;
+  }
   if (loads.size() == 1) {
     json.update(LoadJson(loads.front()));
   } else {
@@ -299,20 +316,6 @@ void Print(const BenchLoad& load, bool several, const Terminal& terminal) {
   }
   terminal.out << "identical tokens: " << IdentityText(load.plan, load.result)
                << std::endl;
-}
-
-// What the tables are not: the speed of this machine.
-std::vector<std::string> Paces(const Cluster::Options& cluster) {
-  std::vector<std::string> lines;
-  const auto add = [&lines](const char* whose, const std::string& times) {
-    if (times.empty()) return;
-    lines.push_back(absl::StrCat("paced: each step of a ", whose,
-                                 " takes at least as long as on a device of ",
-                                 times, " (rows:ms), by waiting"));
-  };
-  add("target", cluster.workers.target_steps.text);
-  add("draft", cluster.workers.draft_steps.text);
-  return lines;
 }
 
 // Writes the results; the exit code.

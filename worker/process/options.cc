@@ -204,6 +204,11 @@ void RegisterLookers(OwnDraftFlags* own, FlagSet* flags) {
   flags->Add("glide", "DIR", &own->glide,
              "of a target worker, in place of these: the folder of a GliDe "
              "draft of its model to draft from (default: none)");
+  own->step_time.RegisterAs(
+      "own-draft-step-time",
+      "of a target worker: each call of --medusa, --eagle or --glide takes at "
+      "least as long as that for its rows, by waiting",
+      flags);
 }
 
 void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
@@ -306,10 +311,18 @@ absl::Status OwnDraftFlags::Validate() const {
   for (const std::string* each : {&medusa, &eagle, &glide}) {
     count += each->empty() ? 0 : 1;
   }
-  if (count <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "--medusa, --eagle and --glide exclude each other: a target drafts from "
-      "one of them");
+  if (count > 1) {
+    return absl::InvalidArgumentError(
+        "--medusa, --eagle and --glide exclude each other: a target drafts "
+        "from one of them");
+  }
+  if (count == 0 && step_time.times.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--own-draft-step-time ", step_time.text,
+                     " needs --medusa, --eagle or --glide, whose calls it is "
+                     "for"));
+  }
+  return absl::OkStatus();
 }
 
 void PolicyFlags::Register(FlagSet* flags) {
@@ -321,15 +334,23 @@ void PolicyFlags::Register(FlagSet* flags) {
 }
 
 void PaceOfSteps::Register(FlagSet* flags) {
+  RegisterAs("step-time",
+             "each step takes at least as long as that for its rows, by "
+             "waiting, as in 1:30,8:30.5,16:31: what services do on devices of "
+             "that speed",
+             flags);
+}
+
+void PaceOfSteps::RegisterAs(const char* name, const char* help,
+                             FlagSet* flags) {
   flags->AddParsed(
-      "step-time", "ROWS:MS,...", "",
+      name, "ROWS:MS,...", "",
       [this](const std::string& value) -> absl::Status {
         NACRE_ASSIGN_OR_RETURN(times, ParseStepTimes(value));
         text = value;
         return absl::OkStatus();
       },
-      "each step takes at least as long as that for its rows, by waiting, as "
-      "in 1:30,8:30.5,16:31: what services do on devices of that speed");
+      help);
 }
 
 void TensorFlags::Register(FlagSet* flags) {

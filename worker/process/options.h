@@ -43,6 +43,17 @@ struct ComputeFlags {
   absl::Status Validate() const;
 };
 
+// Each forward takes at least this long, by waiting.
+struct PaceOfSteps {
+  std::string text;  // as given; empty: as long as it takes
+  absl::optional<StepTimes> times;
+
+  // --step-time; checks its value.
+  void Register(FlagSet* flags);
+  // Under another name, for what `help` says.
+  void RegisterAs(const char* name, const char* help, FlagSet* flags);
+};
+
 // What a target drafts of its own: as of TargetEngine::Options.
 struct OwnDraftFlags {
   bool suffix_drafter = true;
@@ -51,8 +62,9 @@ struct OwnDraftFlags {
   speculation::TreeSpec medusa_tree;  // best, or a static list
   std::string eagle;                  // folder of an EAGLE draft; empty: none
   std::string glide;                  // folder of a GliDe draft; empty: none
+  PaceOfSteps step_time;              // of heads and these drafts
 
-  // --suffix-drafter to --glide; they check their values.
+  // --suffix-drafter to --own-draft-step-time; they check their values.
   void Register(FlagSet* flags);
   // INVALID_ARGUMENT: flags that need or exclude each other.
   absl::Status Validate() const;
@@ -63,15 +75,6 @@ struct PolicyFlags {
   std::vector<std::pair<std::string, std::string>> files;  // (name, folder)
 
   // --policy-file; checks the name.
-  void Register(FlagSet* flags);
-};
-
-// Each forward takes at least this long, by waiting.
-struct PaceOfSteps {
-  std::string text;  // as given; empty: as long as it takes
-  absl::optional<StepTimes> times;
-
-  // --step-time; checks its value.
   void Register(FlagSet* flags);
 };
 

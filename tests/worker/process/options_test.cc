@@ -128,6 +128,27 @@ TEST(WorkerOptionsTest, AGlideDraftIsInPlaceOfBoth) {
   EXPECT_EQ(options->own_drafts.glide, "d");
 }
 
+TEST(WorkerOptionsTest, OwnDraftsArePacedOnlyWhereThereIsOne) {
+  const std::string pace = "--own-draft-step-time=1:3,8:3.5";
+  for (const std::string draft : {"--medusa=d", "--eagle=d", "--glide=d"}) {
+    const auto options =
+        ParseWorkerOptions({"--model=m", "--coordinator=c:7", draft, pace});
+    ASSERT_TRUE(options.ok()) << options.status();
+    ASSERT_TRUE(options->own_drafts.step_time.times.has_value());
+    EXPECT_EQ(options->own_drafts.step_time.times->At(8), 3'500'000);
+    EXPECT_FALSE(options->step_time.times.has_value());
+  }
+  const auto alone =
+      ParseWorkerOptions({"--model=m", "--coordinator=c:7", pace});
+  EXPECT_EQ(alone.status(),
+            absl::InvalidArgumentError(
+                "--own-draft-step-time 1:3,8:3.5 needs --medusa, --eagle or "
+                "--glide, whose calls it is for"));
+  EXPECT_FALSE(ParseWorkerOptions({"--model=m", "--coordinator=c:7",
+                                   "--eagle=d", "--own-draft-step-time=8"})
+                   .ok());
+}
+
 TEST(WorkerOptionsTest, TheTypeOfKeysIsAutoUnlessTold) {
   const auto options = ParseWorkerOptions({"--model=m", "--coordinator=c:7"});
   ASSERT_TRUE(options.ok()) << options.status();
