@@ -26,33 +26,52 @@ parameters() {
   echo $((($(stat -c %s "$1") - 8 - header) / 2))
 }
 
+# flags DRAFT METHOD: where it runs, on a draft worker or on the target.
+flags() {
+  case $2 in
+    eagle3*) echo "--drafts 0 --eagle $1 --suffix-drafter off" ;;
+    medusa*) echo "--drafts 0 --medusa $1 --suffix-drafter off" ;;
+    glide*) echo "--drafts 0 --glide $1 --suffix-drafter off" ;;
+    *) echo "--draft-model $1 --suffixes off" ;;
+  esac
+}
+
 cards=(models/*/nacre_draft.json)
 [[ -e "${cards[0]}" ]] || fail "models/ has no trained draft"
 for card in "${cards[@]}"; do
   draft=$(dirname "$card")
-  weights=$draft/model.safetensors
+  weights=("$draft"/*.safetensors)
   echo "== $draft"
-  [[ $(said "$card" weights_sha256) == $(sha256sum <"$weights" | cut -d' ' -f1) ]] ||
-    fail "$weights is not the file of its card"
-  [[ $(said "$card" parameters) == $(parameters "$weights") ]] ||
-    fail "$weights has $(parameters "$weights") parameters, its card says otherwise"
-  cmp -s "$draft/tokenizer.model" models/target/tokenizer.model ||
-    fail "$draft has another tokenizer than models/target"
+  [[ $(said "$card" weights_sha256) == $(sha256sum <"${weights[0]}" | cut -d' ' -f1) ]] ||
+    fail "${weights[0]} is not the file of its card"
+  [[ $(said "$card" parameters) == $(parameters "${weights[0]}") ]] ||
+    fail "${weights[0]} has $(parameters "${weights[0]}") parameters, its card says otherwise"
   grep -q "\`$(basename "$draft")\`" models/README.md ||
     fail "models/README.md does not list $draft"
+  read -ra own <<<"$(flags "$draft" "$(said "$card" method)")"
+  methods=ar,async
+  if [[ ${own[0]} == --draft-model ]]; then
+    methods=ar,sd:4,pearl:4,async
+    cmp -s "$draft/tokenizer.model" models/target/tokenizer.model ||
+      fail "$draft has another tokenizer than models/target"
+  fi
+  taken=0 # tokens of the draft
   for temperature in 0 1; do
     report=$work/report.json
-    "$NACRE" bench --target-model models/target --draft-model "$draft" \
+    "$NACRE" bench --target-model models/target "${own[@]}" \
       --prompts tests/data/gsm8k_100.jsonl --limit 2 --max-tokens 32 \
-      --temperature "$temperature" --suffixes off --repeat 1 --ignore-eos \
-      --methods ar,sd:4,pearl:4,async --tree chain,best --json "$report" \
+      --temperature "$temperature" --repeat 1 --ignore-eos \
+      --target-step-time 1:5 \
+      --methods "$methods" --tree chain,best --json "$report" \
       >"$work/log" 2>&1 || { tail "$work/log"; fail "no bench of $draft"; continue; }
     grep -q '"identical_tokens": true' "$report" ||
       fail "$draft changes tokens at temperature $temperature"
-    # All but `ar` took some of its tokens.
-    (($(grep -c '"acceptance_rate": 0\.[0-9]*[1-9]' "$report") >= 4)) ||
-      fail "$draft drafts nothing at temperature $temperature"
+    for count in $(sed -n 's/.*"\(accepted\|suffix_accepted\)": \([0-9]*\),/\2/p' "$report"); do
+      taken=$((taken + count))
+    done
   done
+  # How many depends on time: a target does not wait for late ones.
+  ((taken > 0)) || fail "no token of $draft was taken"
 done
 ((failures == 0)) || exit 1
 echo "passed"
