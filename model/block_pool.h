@@ -77,7 +77,9 @@ class BlockPool {
   // nothing changed, where it does not.
   absl::optional<Node> Bring(Node parent, absl::Span<const int32_t> token_ids,
                              int32_t block);
-  // Blocks that Bring is called for between two steps.
+  // Whether Bring would find it.
+  bool IsKept(Node parent, absl::Span<const int32_t> token_ids) const;
+  // As of BlockStore::blocks_at_once; 0: there is no store.
   int blocks_brought_at_once() const;
 
   // A number that no call before gave (BlockSequence::version).

@@ -21,6 +21,7 @@ absl::StatusOr<StepOutcome> SessionEngine::RunOnce() {
   Publish();
   outbox_->Flush();
   const int64_t start_ns = now_ns_();
+  accounts_.BeginPlan(blocks_brought_at_once());
   StepOutcome outcome;
   const WorkerState state = Plan(start_ns, &outcome);
   monitor_.Enter(state, start_ns);

@@ -60,6 +60,8 @@ class SessionEngine : public Engine {
   // Of what it computes with.
   virtual const model::ModelInfo& model_info() const = 0;
   virtual int64_t kv_free_tokens() const = 0;
+  // As of LanguageModel.
+  virtual int blocks_brought_at_once() const = 0;
   virtual model::QueuedSteps queued_steps() const { return {}; }
   // Applies what has arrived, in order.
   virtual void TakeCommands() = 0;

@@ -465,7 +465,12 @@ void Checks::Redraw(const SessionOnWorker& session,
   }
 }
 
-void Checks::BetweenSteps(const SimulatedModel& model) {
+void Checks::BetweenSteps(SimulatedModel& model) {
+  const int num_brought = model.TakeNumBrought();
+  if (num_brought > model.blocks_brought_at_once()) {
+    Fail("an engine copies ", num_brought, " blocks between two steps, ",
+         model.blocks_brought_at_once(), " are the most");
+  }
   for (const SimulatedSequence* sequence : model.sequences()) {
     SessionOnWorker& session = *sequence->session;
     if (session.role != coordinator::WorkerRole::kTarget) continue;

@@ -276,6 +276,8 @@ nacre_mutant_statement(brought_block_not_followed model/block_sequence.cc
   [[node_ = *brought;]] [[]])
 
 # ------------------------------------------------------------- silent workers
+nacre_mutant_statement(every_session_brings_as_much worker/engine/session_accounts.cc
+  [[blocks_left_ -= taken.blocks;]] [[]])
 nacre_mutant(half_open_connection_unnoticed coordinator/fleet/signs_of_life.cc
   [[std::min(std::max(attached_ns_, heartbeat_ns_), answer_ns_)]]
   [[std::max(std::max(attached_ns_, heartbeat_ns_), answer_ns_)]])
