@@ -360,6 +360,10 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
   }
   if (session.right.has_value()) {
     session.right->OnVerdict(verdict.accepted, num_due_places, &right_nodes_);
+    if (right_nodes_.lost > 0) {
+      Fail("request ", index, " at ", position, ": the target throws away ",
+           right_nodes_.lost, " right nodes of its draft");
+    }
   }
   request.accepted += verdict.accepted;
   request.compared += verdict.verified;
