@@ -103,7 +103,7 @@ class Cluster {
   // Starts everything and waits until all workers are ready; they are then
   // supervised. Errors: Validate's; those of rpc::LoadClientTls and
   // rpc::ReadTokens; NOT_FOUND (no program); ABORTED (a process
-  // ended while starting, with its last line of log where there is a log file);
+  // ended while starting, with its last line of stderr or of its log file);
   // DEADLINE_EXCEEDED; CANCELLED (interrupted).
   static absl::StatusOr<std::unique_ptr<Cluster>> Start(Options options);
 

@@ -330,11 +330,15 @@ TEST_F(ClusterTest, ReportsAWorkerThatCannotStart) {
   server_.SetWorkers({v1::WORKER_ROLE_TARGET});
   Script("nacre-draft-worker",
          "echo starting; echo 'no such folder: /models/draft' >&2; exit 1");
-  const auto cluster = Cluster::Start(options_);
-  EXPECT_EQ(cluster.status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(std::string(cluster.status().message()),
-            "draft-0 ended with exit code 1 while starting: no such folder: "
-            "/models/draft");
+  // With logs in files, and with logs that go where ours go.
+  for (const std::string& log_dir : {folder_.path(), std::string()}) {
+    options_.log_dir = log_dir;
+    const auto cluster = Cluster::Start(options_);
+    EXPECT_EQ(cluster.status().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(std::string(cluster.status().message()),
+              "draft-0 ended with exit code 1 while starting: no such folder: "
+              "/models/draft");
+  }
 }
 
 TEST_F(ClusterTest, ReportsACoordinatorThatCannotStart) {
@@ -391,8 +395,6 @@ TEST_F(ClusterTest, ChecksItsOptions) {
       HasSubstr("flag --drain-timeout: -1s is below 0"));
 }
 
-}  // namespace
-}  // namespace nacre::tools
 // Flags of all workers and those of the drafts alone may contradict each other.
 TEST_F(ClusterTest, RefusesWhatItsWorkersWouldRefuse) {
   struct Case {
@@ -432,3 +434,5 @@ TEST_F(ClusterTest, RefusesWhatItsWorkersWouldRefuse) {
   EXPECT_EQ(ArgsOf("nacre-coordinator"), "") << "nothing was started";
 }
 
+}  // namespace
+}  // namespace nacre::tools
