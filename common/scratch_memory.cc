@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +25,10 @@ int OpenNameless(const std::string& dir) {
   const int named = mkostemp(path.data(), O_CLOEXEC);
   if (named >= 0) unlink(path.c_str());
   return named;
+}
+
+absl::Status NoFileIn(const std::string& dir) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("a file in ", dir));
 }
 
 absl::Status TakeRoom(int fd, size_t bytes, const std::string& dir) {
@@ -51,9 +56,7 @@ absl::StatusOr<std::unique_ptr<ScratchMemory>> ScratchMemory::Create(
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   if (!dir.empty()) {
     fd = OpenNameless(dir);
-    if (fd < 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("a file in ", dir));
-    }
+    if (fd < 0) return NoFileIn(dir);
     if (absl::Status status = TakeRoom(fd, bytes, dir); !status.ok()) {
       close(fd);
       return status;
@@ -68,6 +71,21 @@ absl::StatusOr<std::unique_ptr<ScratchMemory>> ScratchMemory::Create(
   }
   return std::unique_ptr<ScratchMemory>(
       new ScratchMemory(static_cast<char*>(data), bytes));
+}
+
+absl::Status ScratchMemory::Check(size_t bytes, const std::string& dir) {
+  const int fd = OpenNameless(dir);
+  if (fd < 0) return NoFileIn(dir);
+  struct statvfs room;
+  const bool is_known = fstatvfs(fd, &room) == 0 && room.f_blocks > 0;
+  close(fd);
+  // With what only a privileged process may take. A system that does not know
+  // is asked when the room is taken.
+  const auto unit = static_cast<size_t>(room.f_frsize);
+  if (!is_known || bytes / unit <= room.f_bfree) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("there is no room for ", bytes, " bytes in ", dir, ": ",
+                   static_cast<size_t>(room.f_bfree) * unit, " are free"));
 }
 
 ScratchMemory::~ScratchMemory() { munmap(data_, size_); }

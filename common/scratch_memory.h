@@ -25,6 +25,11 @@ class ScratchMemory {
   static absl::StatusOr<std::unique_ptr<ScratchMemory>> Create(
       size_t bytes, const std::string& dir);
 
+  // What of that can be said before, of a folder: the errors of a folder that
+  // is none or takes no files. RESOURCE_EXHAUSTED with what is free where that
+  // is less. Takes no room, and leaves nothing there.
+  static absl::Status Check(size_t bytes, const std::string& dir);
+
   ~ScratchMemory();
   ScratchMemory(const ScratchMemory&) = delete;
   ScratchMemory& operator=(const ScratchMemory&) = delete;

@@ -99,6 +99,9 @@ class DraftEngine final
     return drafter_->info();
   }
   int64_t kv_free_tokens() const override { return drafter_->kv_free_tokens(); }
+  int blocks_brought_at_once() const override {
+    return drafter_->blocks_brought_at_once();
+  }
   model::QueuedSteps queued_steps() const override {
     return drafter_->queued_steps();
   }

@@ -26,9 +26,13 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
   if (step_.num_drafting > 0) return WorkerState::kDraft;
   if (!step_.batch.empty()) return WorkerState::kPrefill;
   outcome->waits_for_peer = false;
+  bool takes_over = false;
   for (const Session& session : sessions_) {
     if (!session.schedule.HasNothingToDo()) outcome->waits_for_peer = true;
+    takes_over = takes_over || (session.prefills() && session.takes_over);
   }
+  // What is copied need not be computed: that is no waiting.
+  if (takes_over) return WorkerState::kPrefill;
   return outcome->waits_for_peer ? WorkerState::kWaitVerdict
                                  : WorkerState::kNoWork;
 }

@@ -40,7 +40,9 @@ class AttentionOps {
 
   // Writes row i's key and value at contexts[i].position of its session, or
   // into the last slot of its tail, if it has one. A layer of bf16 rounds them
-  // to nearest (ties to even).
+  // to nearest (ties to even). One of int8 makes integers of them, and a scale
+  // for each head's key and value, as QuantizeActivations does
+  // (quantization.h).
   //   k, v: row i at k + i * row_stride, [num_kv_heads * head_dim]
   virtual void StoreKv(const float* k, const float* v, int row_stride,
                        absl::Span<const RowContext> contexts,

@@ -144,6 +144,10 @@ absl::optional<BlockPool::Node> BlockPool::Bring(
   return node;
 }
 
+bool BlockPool::IsKept(Node parent, absl::Span<const int32_t> token_ids) const {
+  return store_ != nullptr && store_->Touch(parent, token_ids).has_value();
+}
+
 int BlockPool::blocks_brought_at_once() const {
   return store_ == nullptr ? 0 : store_->blocks_at_once();
 }

@@ -55,7 +55,8 @@ class BlockPool {
   // `block`, reserved by the caller, holds `token_ids` [block_size] after the
   // prefix `parent` and will not change any more. Returns the prefix that ends
   // with it. If another block already stands for it, this one stays private.
-  // Allocates nothing: it happens between the steps of running sequences.
+  // It happens between the steps of running sequences. So it takes no memory,
+  // but where a store is to keep the block (BlockStore::Keep).
   Node Publish(Node parent, absl::Span<const int32_t> token_ids, int32_t block);
 
   struct Published {
@@ -77,7 +78,9 @@ class BlockPool {
   // nothing changed, where it does not.
   absl::optional<Node> Bring(Node parent, absl::Span<const int32_t> token_ids,
                              int32_t block);
-  // Blocks that Bring is called for between two steps.
+  // Whether Bring would find it.
+  bool IsKept(Node parent, absl::Span<const int32_t> token_ids) const;
+  // As of BlockStore::blocks_at_once; 0: there is no store.
   int blocks_brought_at_once() const;
 
   // A number that no call before gave (BlockSequence::version).

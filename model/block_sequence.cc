@@ -97,11 +97,10 @@ void BlockSequence::Share(absl::Span<const int32_t> token_ids) {
   }
 }
 
-TakenOver BlockSequence::TakeOver(absl::Span<const int32_t> token_ids) {
+TakenOver BlockSequence::TakeOver(absl::Span<const int32_t> token_ids,
+                                  int most_blocks) {
   const int size = blocks_->block_size();
   const int end = std::min(static_cast<int>(token_ids.size()) - 1, max_length_);
-  int may_bring = blocks_->blocks_brought_at_once();
-  const bool has_store = may_bring > 0;
   TakenOver taken;
   // A block that is filled but not shared yet stays its own.
   for (int next = (shared_blocks_ + 1) * size; length_ < next && next <= end;
@@ -113,13 +112,13 @@ TakenOver BlockSequence::TakeOver(absl::Span<const int32_t> token_ids) {
       blocks_->Release({&block, 1});
       block = shared->block;
       node_ = shared->node;
-    } else if (has_store && may_bring == 0) {
-      taken.more = true;
+    } else if (taken.blocks >= most_blocks) {
+      taken.more = blocks_->IsKept(node_, ids);
       break;
     } else if (const auto brought = blocks_->Bring(node_, ids, block)) {
       node_ = *brought;
       taken.brought += next - length_;
-      --may_bring;
+      ++taken.blocks;
     } else {
       break;
     }

@@ -36,7 +36,8 @@ class BlockSequence : public Sequence {
   int num_slots() const override { return slots_.count(); }
   absl::Status KeepPath(int length, absl::Span<const int32_t> slots) override;
   void Share(absl::Span<const int32_t> token_ids) override;
-  TakenOver TakeOver(absl::Span<const int32_t> token_ids) override;
+  TakenOver TakeOver(absl::Span<const int32_t> token_ids,
+                     int most_blocks) override;
 
   // Blocks of `block_size` that such a sequence needs: positions and slots have
   // blocks of their own. max_length >= 1.

@@ -21,8 +21,8 @@ class BlockStore {
  public:
   using Node = BlockPool::Node;
 
-  // Of `num_blocks` >= 1 blocks of `block_size` tokens. `blocks_at_once` >= 1
-  // are brought between two steps: other sessions wait for that long.
+  // Of `num_blocks` >= 1 blocks of `block_size` tokens. `blocks_at_once` >= 1:
+  // as many as sequences should bring between two steps, all together.
   BlockStore(int num_blocks, int block_size, int blocks_at_once);
   virtual ~BlockStore() = default;
   BlockStore(const BlockStore&) = delete;

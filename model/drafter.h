@@ -99,6 +99,7 @@ class Drafter {
     return absl::InvalidArgumentError("slots of a drafter that has none");
   }
   virtual int shared_block_size() const { return 0; }
+  virtual int blocks_brought_at_once() const { return 0; }
   virtual int64_t kv_free_tokens() const = 0;
   virtual QueuedSteps queued_steps() const { return {}; }
   // NOLINTNEXTLINE(performance-unnecessary-value-param): others keep it.

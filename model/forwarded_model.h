@@ -31,6 +31,9 @@ class ForwardedModel : public Interface {
     return model_->NewTreeSequence(max_length, num_slots, token_ids);
   }
   int shared_block_size() const override { return model_->shared_block_size(); }
+  int blocks_brought_at_once() const override {
+    return model_->blocks_brought_at_once();
+  }
   int64_t kv_free_tokens() const override { return model_->kv_free_tokens(); }
   QueuedSteps queued_steps() const override { return model_->queued_steps(); }
   void SetInterrupt(std::function<bool()> interrupt) override {

@@ -94,6 +94,9 @@ class KvPool {
     return int64_t{blocks_->num_available()} * kBlockSize;
   }
   bool prefix_cache() const { return blocks_->caches(); }
+  int blocks_brought_at_once() const {
+    return blocks_->blocks_brought_at_once();
+  }
   const kernels::KvLayer& layer(int index) const { return layers_[index]; }
   absl::Span<const kernels::KvLayer> layers() const { return layers_; }
 

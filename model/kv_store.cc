@@ -12,7 +12,7 @@
 namespace nacre::model {
 namespace {
 
-// Of a whole sequence's gigabytes. Memory copies it in some ten milliseconds, a
+// Of all sequences' gigabytes. Memory copies it in some ten milliseconds, a
 // part of the time of a step.
 constexpr size_t kBytesAtOnce = size_t{64} << 20;
 

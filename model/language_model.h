@@ -47,7 +47,8 @@ struct ModelInfo {
 struct TakenOver {
   int positions = 0;  // that it is longer now
   int brought = 0;    // of them, copied from where more is kept
-  bool more = false;  // there may be more: that was enough between two steps
+  bool more = false;  // more is kept, which no block is left for
+  int blocks = 0;     // copied for what was brought
 
   bool operator==(const TakenOver&) const = default;
 };
@@ -89,9 +90,11 @@ class Sequence {
 
   // Takes over what other sequences have shared meanwhile of these tokens, its
   // own and settled as with Share. They are past length(), and all but the last
-  // at most.
-  virtual TakenOver TakeOver(absl::Span<const int32_t> token_ids) {
+  // at most. Of blocks that are kept elsewhere it copies at most `most_blocks`.
+  virtual TakenOver TakeOver(absl::Span<const int32_t> token_ids,
+                             int most_blocks) {
     static_cast<void>(token_ids);
+    static_cast<void>(most_blocks);
     return {};
   }
 };
@@ -198,6 +201,9 @@ class LanguageModel {
 
   // Sequences share full blocks of so many positions; 0: they share nothing.
   virtual int shared_block_size() const { return 0; }
+  // How many blocks all sequences together should copy in TakeOver between two
+  // steps, which wait for that long. 0: nothing is kept beside the KV cache.
+  virtual int blocks_brought_at_once() const { return 0; }
 
   // KV positions not reserved by any sequence.
   virtual int64_t kv_free_tokens() const = 0;

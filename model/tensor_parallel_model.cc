@@ -43,10 +43,11 @@ class RankedSequence : public Sequence {
   void Share(absl::Span<const int32_t> token_ids) override {
     for (const auto& rank : ranks_) rank->Share(token_ids);
   }
-  TakenOver TakeOver(absl::Span<const int32_t> token_ids) override {
-    const TakenOver taken = ranks_.front()->TakeOver(token_ids);
+  TakenOver TakeOver(absl::Span<const int32_t> token_ids,
+                     int most_blocks) override {
+    const TakenOver taken = ranks_.front()->TakeOver(token_ids, most_blocks);
     for (size_t i = 1; i < ranks_.size(); ++i) {
-      NACRE_CHECK(ranks_[i]->TakeOver(token_ids) == taken,
+      NACRE_CHECK(ranks_[i]->TakeOver(token_ids, most_blocks) == taken,
                   "ranks take over different prefixes");
     }
     return taken;
@@ -213,6 +214,12 @@ absl::StatusOr<std::unique_ptr<Sequence>> TensorParallelModel::NewTreeSequence(
                 "ranks share different prefixes");
   }
   return std::make_unique<RankedSequence>(this, std::move(sequences));
+}
+
+int TensorParallelModel::blocks_brought_at_once() const {
+  const int of_a_rank = models_.front()->blocks_brought_at_once();
+  if (of_a_rank == 0) return 0;
+  return std::max(1, of_a_rank / static_cast<int>(models_.size()));
 }
 
 absl::StatusOr<absl::Span<const float>> TensorParallelModel::Forward(

@@ -64,6 +64,8 @@ class TensorParallelModel : public LanguageModel {
   int shared_block_size() const override {
     return models_.front()->shared_block_size();
   }
+  // Each rank copies its part of a block, one rank after the other.
+  int blocks_brought_at_once() const override;
   int64_t kv_free_tokens() const override {
     return models_.front()->kv_free_tokens();
   }

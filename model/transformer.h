@@ -63,6 +63,9 @@ class Transformer : public LanguageModel {
   int shared_block_size() const override {
     return kv_pool_->prefix_cache() ? KvPool::kBlockSize : 0;
   }
+  int blocks_brought_at_once() const override {
+    return kv_pool_->blocks_brought_at_once();
+  }
   int64_t kv_free_tokens() const override { return kv_pool_->free_tokens(); }
 
   // As of LanguageModel. Our own bugs are fatal. Such is a sequence past its

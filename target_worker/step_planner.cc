@@ -16,6 +16,7 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
   step_.batch.clear();
   step_.num_rows = step_.verify_rows = step_.logit_rows = 0;
   prefilling_.clear();
+  bool takes_over = false;
   for (Session& session : parts_.sessions) {
     if (session.schedule.finished() || session.unfed_rows() <= 0) continue;
     // What it took over would have no logits.
@@ -23,6 +24,7 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
       parts_.accounts->TakeOver(session, session.schedule.committed());
     }
     if (session.takes_over) {
+      takes_over = true;
       outcome->deadline_ns = now_ns;
     } else if (session.unfed_rows() > 0) {
       prefilling_.push_back(&session);
@@ -35,7 +37,8 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
   outcome->stepped = !step_.batch.empty();
   if (!outcome->stepped) {
     outcome->waits_for_peer = wait == WorkerState::kWaitDraftTokens;
-    return wait;
+    // What is copied need not be computed: that is no waiting.
+    return takes_over ? WorkerState::kPrefill : wait;
   }
   return step_.verify_rows * 2 >= step_.num_rows ? WorkerState::kVerify
                                                  : WorkerState::kPrefill;

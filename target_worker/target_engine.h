@@ -104,6 +104,9 @@ class TargetEngine final
   int64_t kv_free_tokens() const override {
     return options_.model->kv_free_tokens();
   }
+  int blocks_brought_at_once() const override {
+    return options_.model->blocks_brought_at_once();
+  }
   absl::Span<Session* const> stepping() const override {
     return planner_.step().sessions;
   }

@@ -67,5 +67,22 @@ TEST_F(ScratchMemoryTest, AFolderThatIsNoneIsNamed) {
   EXPECT_THAT(refused.status().ToString(), HasSubstr(file));
 }
 
+TEST_F(ScratchMemoryTest, WhatCannotBeIsKnownBefore) {
+  EXPECT_TRUE(ScratchMemory::Check(4096, folder_).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  const std::string file = folder_ + "/file";
+  std::ofstream(file) << "x";
+  for (const std::string& bad : {folder_ + "/none", file}) {
+    const absl::Status status = ScratchMemory::Check(4096, bad);
+    EXPECT_EQ(status, ScratchMemory::Create(4096, bad).status());
+    EXPECT_FALSE(status.ok());
+  }
+  const absl::Status full = ScratchMemory::Check(size_t{1} << 62, folder_);
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      full.ToString(),
+      HasSubstr("no room for 4611686018427387904 bytes in " + folder_ + ": "));
+}
+
 }  // namespace
 }  // namespace nacre

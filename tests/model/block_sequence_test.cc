@@ -38,17 +38,17 @@ class BlockSequenceTest : public ::testing::Test {
 
 TEST_F(BlockSequenceTest, TakesOverWhatWasSharedSinceItBegan) {
   const auto late = New(12);
-  EXPECT_EQ(late->TakeOver(ids_).positions, 0);
+  EXPECT_EQ(late->TakeOver(ids_, 0).positions, 0);
   const auto first = Computed(ids_);
   const int available = pool_.num_available();
-  EXPECT_EQ(late->TakeOver(ids_).positions, 8);
+  EXPECT_EQ(late->TakeOver(ids_, 0).positions, 8);
   EXPECT_EQ(late->length(), 8);
   EXPECT_EQ(late->block_table()[0], first->block_table()[0]);
   EXPECT_EQ(late->block_table()[1], first->block_table()[1]);
   EXPECT_NE(late->block_table()[2], first->block_table()[2]);
   // Its own two are free again.
   EXPECT_EQ(pool_.num_available(), available + 2);
-  EXPECT_EQ(late->TakeOver(ids_).positions, 0);
+  EXPECT_EQ(late->TakeOver(ids_, 0).positions, 0);
   EXPECT_DEATH(late->Truncate(7), "shared");
 }
 
@@ -56,53 +56,53 @@ TEST_F(BlockSequenceTest, GivesUpABlockThatItHasBegun) {
   const auto late = New(9);
   late->Append(3);
   const auto first = Computed({1, 2, 3, 4});
-  EXPECT_EQ(late->TakeOver(ids_).positions, 1);
+  EXPECT_EQ(late->TakeOver(ids_, 0).positions, 1);
   EXPECT_EQ(late->length(), 4);
   EXPECT_EQ(late->block_table()[0], first->block_table()[0]);
   // What it computes after serves others.
   late->Append(4);
   late->Share(ids_);
   const auto last = New(9);
-  EXPECT_EQ(last->TakeOver(ids_).positions, 8);
+  EXPECT_EQ(last->TakeOver(ids_, 0).positions, 8);
   EXPECT_EQ(last->block_table()[1], late->block_table()[1]);
 }
 
 TEST_F(BlockSequenceTest, LeavesATokenToComputeAndKeepsToItsRoom) {
   const auto first = Computed({1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(New(12)->TakeOver({1, 2, 3, 4, 5, 6, 7, 8}).positions, 4);
-  EXPECT_EQ(New(7)->TakeOver(ids_).positions, 4);
-  EXPECT_EQ(New(4)->TakeOver({1, 2, 3, 4}).positions, 0);
-  EXPECT_EQ(New(4)->TakeOver({}).positions, 0);
+  EXPECT_EQ(New(12)->TakeOver({1, 2, 3, 4, 5, 6, 7, 8}, 0).positions, 4);
+  EXPECT_EQ(New(7)->TakeOver(ids_, 0).positions, 4);
+  EXPECT_EQ(New(4)->TakeOver({1, 2, 3, 4}, 0).positions, 0);
+  EXPECT_EQ(New(4)->TakeOver({}, 0).positions, 0);
 }
 
 TEST_F(BlockSequenceTest, TakesNothingBehindOtherTokens) {
   const auto first = Computed({1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(New(12)->TakeOver({1, 2, 3, 0, 5, 6, 7, 8, 9}).positions, 0);
-  EXPECT_EQ(New(12)->TakeOver({5, 6, 7, 8, 9}).positions, 0);
-  EXPECT_EQ(New(12)->TakeOver({1, 2, 3, 4, 5, 6, 7, 0, 9}).positions, 4);
+  EXPECT_EQ(New(12)->TakeOver({1, 2, 3, 0, 5, 6, 7, 8, 9}, 0).positions, 0);
+  EXPECT_EQ(New(12)->TakeOver({5, 6, 7, 8, 9}, 0).positions, 0);
+  EXPECT_EQ(New(12)->TakeOver({1, 2, 3, 4, 5, 6, 7, 0, 9}, 0).positions, 4);
 }
 
 TEST_F(BlockSequenceTest, KeepsItsOwnFullBlockUntilItIsSettled) {
   const auto first = Computed({1, 2, 3, 4});
   const auto late = New(12);
   late->Append(6);  // into the second block, none of it settled
-  EXPECT_EQ(late->TakeOver(ids_).positions, 0);
+  EXPECT_EQ(late->TakeOver(ids_, 0).positions, 0);
   EXPECT_EQ(late->length(), 6);
   late->Truncate(1);
-  EXPECT_EQ(late->TakeOver(ids_).positions, 3);
+  EXPECT_EQ(late->TakeOver(ids_, 0).positions, 3);
 }
 
 TEST_F(BlockSequenceTest, WhatWasSharedOutlivesWhoComputedIt) {
   const auto late = New(12);
   Computed(ids_).reset();
-  EXPECT_EQ(late->TakeOver(ids_).positions, 8);
+  EXPECT_EQ(late->TakeOver(ids_, 0).positions, 8);
 }
 
 TEST_F(BlockSequenceTest, EvictedBlocksAreGone) {
   const auto late = New(12);
   Computed(ids_).reset();
   New(20).reset();  // takes all the room that is left
-  EXPECT_EQ(late->TakeOver(ids_).positions, 0);
+  EXPECT_EQ(late->TakeOver(ids_, 0).positions, 0);
   EXPECT_EQ(pool_.num_available(), 5);
 }
 
@@ -112,7 +112,7 @@ TEST_F(BlockSequenceTest, WithoutACacheThereIsNothingToTake) {
   BlockSequence late(&pool, 12, *pool.Reserve(3, {}));
   first.Append(8);
   first.Share(ids_);
-  EXPECT_EQ(late.TakeOver(ids_).positions, 0);
+  EXPECT_EQ(late.TakeOver(ids_, 0).positions, 0);
   first.Truncate(0);
 }
 

@@ -17,8 +17,8 @@ using Ids = std::vector<int32_t>;
 // A block holds one number, which the test writes there.
 class NumberStore final : public BlockStore {
  public:
-  NumberStore(int num_blocks, int at_once, std::vector<int>* held)
-      : BlockStore(num_blocks, /*block_size=*/2, at_once),
+  NumberStore(int num_blocks, std::vector<int>* held)
+      : BlockStore(num_blocks, /*block_size=*/2, /*blocks_at_once=*/100),
         held_(held),
         kept_(static_cast<size_t>(num_blocks)) {}
 
@@ -37,9 +37,10 @@ class NumberStore final : public BlockStore {
 class BlockStoreTest : public ::testing::Test {
  protected:
   static constexpr int kSize = 2;
+  static constexpr int kAll = 100;  // blocks
 
-  void Keep(int num_blocks, int at_once = 100) {
-    store_ = std::make_unique<NumberStore>(num_blocks, at_once, &held_);
+  void Keep(int num_blocks) {
+    store_ = std::make_unique<NumberStore>(num_blocks, &held_);
     pool_.set_store(store_.get());
   }
 
@@ -55,7 +56,7 @@ class BlockStoreTest : public ::testing::Test {
   // up to its end. Then it ends.
   void Compute(const Ids& ids) {
     auto sequence = New(ids);
-    sequence->TakeOver(ids);
+    sequence->TakeOver(ids, kAll);
     sequence->Append(static_cast<int>(ids.size()) - sequence->length());
     for (size_t i = 0; i < ids.size() / kSize; ++i) {
       held_[static_cast<size_t>(sequence->block_table()[i])] = SumTo(ids, i);
@@ -83,7 +84,7 @@ TEST_F(BlockStoreTest, WhatTheCacheHasLostIsBroughtBack) {
   Lose();
   const auto later = New(ids_);
   EXPECT_EQ(later->length(), 0);
-  EXPECT_EQ(later->TakeOver(ids_), (TakenOver{8, 8, false}));
+  EXPECT_EQ(later->TakeOver(ids_, kAll), (TakenOver{8, 8, false, 4}));
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(held_[static_cast<size_t>(later->block_table()[i])],
               SumTo(ids_, i));
@@ -96,7 +97,7 @@ TEST_F(BlockStoreTest, WhatTheCacheHasLostIsBroughtBack) {
 TEST_F(BlockStoreTest, WithoutAStoreItIsLost) {
   Compute(ids_);
   Lose();
-  EXPECT_EQ(New(ids_)->TakeOver(ids_), TakenOver());
+  EXPECT_EQ(New(ids_)->TakeOver(ids_, kAll), TakenOver());
 }
 
 TEST_F(BlockStoreTest, OnlyTheSamePrefixIsBrought) {
@@ -104,10 +105,10 @@ TEST_F(BlockStoreTest, OnlyTheSamePrefixIsBrought) {
   Compute(ids_);
   Lose();
   const Ids other = {1, 2, 3, 0, 5, 6, 7, 8, 9};
-  EXPECT_EQ(New(other)->TakeOver(other), (TakenOver{2, 2, false}));
+  EXPECT_EQ(New(other)->TakeOver(other, kAll), (TakenOver{2, 2, false, 1}));
   Lose();
   const Ids moved = {3, 4, 5, 6, 7};
-  EXPECT_EQ(New(moved)->TakeOver(moved), TakenOver());
+  EXPECT_EQ(New(moved)->TakeOver(moved, kAll), TakenOver());
 }
 
 TEST_F(BlockStoreTest, ATokenIsLeftToBeComputed) {
@@ -115,17 +116,38 @@ TEST_F(BlockStoreTest, ATokenIsLeftToBeComputed) {
   Compute(ids_);
   Lose();
   const Ids four = {1, 2, 3, 4};
-  EXPECT_EQ(New(four)->TakeOver(four).positions, 2);
+  EXPECT_EQ(New(four)->TakeOver(four, kAll).positions, 2);
 }
 
 TEST_F(BlockStoreTest, OnlySoMuchAtOnce) {
-  Keep(10, /*at_once=*/3);
+  Keep(10);
   Compute(ids_);
   Lose();
   const auto later = New(ids_);
-  EXPECT_EQ(later->TakeOver(ids_), (TakenOver{6, 6, true}));
-  EXPECT_EQ(later->TakeOver(ids_), (TakenOver{2, 2, false}));
-  EXPECT_EQ(later->TakeOver(ids_), TakenOver());
+  EXPECT_EQ(later->TakeOver(ids_, 3), (TakenOver{6, 6, true, 3}));
+  EXPECT_EQ(later->TakeOver(ids_, 3), (TakenOver{2, 2, false, 1}));
+  EXPECT_EQ(later->TakeOver(ids_, 3), TakenOver());
+}
+
+// Where nothing may be copied, only what is kept is worth waiting for.
+TEST_F(BlockStoreTest, WhatIsNotKeptIsNotWaitedFor) {
+  Keep(10);
+  Compute(ids_);
+  Lose();
+  EXPECT_EQ(New(ids_)->TakeOver(ids_, 0), (TakenOver{0, 0, true, 0}));
+  const Ids other = {9, 9, 3, 4};
+  EXPECT_EQ(New(other)->TakeOver(other, 0), TakenOver());
+  const Ids longer = {1, 2, 9, 9, 9};
+  EXPECT_EQ(New(longer)->TakeOver(longer, 1), (TakenOver{2, 2, false, 1}));
+}
+
+// What the cache has costs no copy.
+TEST_F(BlockStoreTest, WhatTheCacheHasIsTakenWithoutACopy) {
+  Keep(10);
+  const Ids ids = {1, 2, 3, 4, 5};
+  const auto later = New(ids);
+  Compute(ids);
+  EXPECT_EQ(later->TakeOver(ids, 0), (TakenOver{4, 0, false, 0}));
 }
 
 // A longer one that begins alike: its beginning comes from the cache, the rest
@@ -137,7 +159,7 @@ TEST_F(BlockStoreTest, BothTiersServeOneSequence) {
   Compute({1, 2, 3, 4, 9});
   const auto later = New(ids_);
   EXPECT_EQ(later->length(), 4);
-  EXPECT_EQ(later->TakeOver(ids_), (TakenOver{4, 4, false}));
+  EXPECT_EQ(later->TakeOver(ids_, kAll), (TakenOver{4, 4, false, 2}));
 }
 
 // What computes a block again gives it the name under which what follows is
@@ -148,7 +170,7 @@ TEST_F(BlockStoreTest, WhatIsComputedAgainIsThePrefixThatItWas) {
   Lose();
   Compute({1, 2});  // its only block is left to it
   EXPECT_EQ(store_->num_kept(), 4);
-  EXPECT_EQ(New(ids_)->TakeOver(ids_).positions, 6);
+  EXPECT_EQ(New(ids_)->TakeOver(ids_, kAll).positions, 6);
 }
 
 TEST_F(BlockStoreTest, TheEndOfWhatIsUnusedLongestGoesFirst) {
@@ -160,11 +182,12 @@ TEST_F(BlockStoreTest, TheEndOfWhatIsUnusedLongestGoesFirst) {
   EXPECT_EQ(store_->num_kept(), 4);
   Lose();
   const Ids one = {1, 2, 9, 9, 0};
-  EXPECT_EQ(New(one)->TakeOver(one).positions, 4);
+  EXPECT_EQ(New(one)->TakeOver(one, kAll).positions, 4);
   const Ids two = {5, 6, 7, 8, 0};
-  EXPECT_EQ(New(two)->TakeOver(two).positions, 4);
+  EXPECT_EQ(New(two)->TakeOver(two, kAll).positions, 4);
   const Ids gone = {1, 2, 3, 4, 0};
-  EXPECT_EQ(New(gone)->TakeOver(gone).positions, 0) << "the cache had {1, 2}";
+  EXPECT_EQ(New(gone)->TakeOver(gone, kAll).positions, 0)
+      << "the cache had {1, 2}";
   EXPECT_EQ(New(gone)->length(), 2);
 }
 
@@ -180,7 +203,7 @@ TEST_F(BlockStoreTest, WhatIsLostMeanwhileIsKeptAgain) {
   stays.reset();
   Lose();
   const Ids longer = {1, 2, 3, 4, 5, 6, 7};
-  EXPECT_EQ(New(longer)->TakeOver(longer).positions, 6);
+  EXPECT_EQ(New(longer)->TakeOver(longer, kAll).positions, 6);
 }
 
 // As much of its beginning as there is room for.
@@ -188,7 +211,7 @@ TEST_F(BlockStoreTest, OfWhatIsTooLongTheBeginningIsKept) {
   Keep(3);
   Compute(ids_);
   Lose();
-  EXPECT_EQ(New(ids_)->TakeOver(ids_).positions, 6);
+  EXPECT_EQ(New(ids_)->TakeOver(ids_, kAll).positions, 6);
 }
 
 // A block that it had begun counts only for what is new.
@@ -198,7 +221,7 @@ TEST_F(BlockStoreTest, CountsPositions) {
   Lose();
   const auto later = New(ids_);
   later->Append(1);
-  EXPECT_EQ(later->TakeOver(ids_), (TakenOver{7, 7, false}));
+  EXPECT_EQ(later->TakeOver(ids_, kAll), (TakenOver{7, 7, false, 4}));
 }
 
 // What others still use is not the one unused longest.

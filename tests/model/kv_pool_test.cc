@@ -299,7 +299,7 @@ TEST_F(KvPoolTest, WhatIsKeptBesideItHasTheSameBits) {
       first.reset();
       const auto second = *pool->Reserve(50, ids);
       EXPECT_EQ(second->length(), 0);
-      EXPECT_EQ(second->TakeOver(ids), (TakenOver{48, 48, false}));
+      EXPECT_EQ(second->TakeOver(ids, 3), (TakenOver{48, 48, false, 3}));
       EXPECT_EQ(AttendTo(backend_.get(), *pool, *second), expected);
     }
   }

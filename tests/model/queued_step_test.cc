@@ -304,7 +304,7 @@ TEST_F(QueuedStepTest, IsDroppedWhenWhatIsBeforeItHasChanged) {
   Run({{session.get(), Prompt(prompt)}});
   session->Truncate(8);
   for (const auto& sequence : session->sequences) {
-    EXPECT_EQ(sequence->TakeOver(others).positions, 8);
+    EXPECT_EQ(sequence->TakeOver(others, 0).positions, 8);
   }
   session->tokens.assign(16, 60);
   Run({{session.get(), GoOn(*session)}});

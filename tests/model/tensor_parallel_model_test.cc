@@ -137,7 +137,7 @@ Values RunAfterLoss(LanguageModel* model) {
   EXPECT_TRUE(
       model->NewSequence(static_cast<int>(model->kv_free_tokens())).ok());
   const auto b = *model->NewSequenceWithPrefix(60, span);
-  const TakenOver taken = b->TakeOver(span);
+  const TakenOver taken = b->TakeOver(span, model->blocks_brought_at_once());
   EXPECT_EQ(b->length(), 48);
   EXPECT_EQ(taken.positions, taken.brought);
   EXPECT_GT(taken.brought, 0);
@@ -227,11 +227,16 @@ TEST(TensorParallelModelTest, RanksBringBackTheSame) {
   ModelOptions options = Options();
   options.kv_cache_bytes = 2 * 2 * 8 * 10 * 4 * 96;  // of 96 positions
   options.prefix_store.bytes = options.kv_cache_bytes;
+  int most_at_once = 0;
   Values expected;
   for (const int ranks : {1, 2, 4, 8}) {
     const auto model =
         TensorParallelModel::Load(dir, Backend("cpu", "f32"), ranks, options);
     ASSERT_TRUE(model.ok()) << model.status();
+    // As many bytes as one rank would: each has a part of a block.
+    const int at_once = (*model)->blocks_brought_at_once();
+    if (ranks == 1) most_at_once = at_once;
+    EXPECT_EQ(at_once, most_at_once);
     const Values logits = RunAfterLoss(model->get());
     if (expected.empty()) expected = logits;
     EXPECT_EQ(logits, expected) << ranks << " ranks";

@@ -42,7 +42,8 @@ class TableModel : public model::LanguageModel {
  public:
   explicit TableModel(TableModelOptions options)
       : options_(std::move(options)),
-        room_{.kv_free_tokens = options_.kv_capacity_tokens} {
+        room_{.kv_free_tokens = options_.kv_capacity_tokens,
+              .on_take_over = options_.on_take_over} {
     info_.vocab_size = options_.vocab_size;
     info_.hidden_size = options_.shows_hidden ? options_.vocab_size : 0;
     info_.num_layers = options_.shows_hidden ? 4 : 0;

@@ -37,6 +37,9 @@ struct TableModelOptions {
       on_row;
   // Asks, after that, whether to end early.
   bool is_interruptible = false;
+  // Called when a sequence looks for what others have computed. It finds none,
+  // but is told to ask again where this says so.
+  std::function<bool()> on_take_over;
 };
 
 }  // namespace nacre::testing

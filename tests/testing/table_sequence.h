@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +27,7 @@ struct TableRoom {
   std::atomic<int64_t> kv_free_tokens;
   std::atomic<int> num_sequences = 0;
   int most_shared = 0;  // positions of a sequence
+  std::function<bool()> on_take_over;
 };
 
 struct TableSequence : public model::Sequence {
@@ -45,6 +47,11 @@ struct TableSequence : public model::Sequence {
   void Share(absl::Span<const int32_t> ids) override {
     const int shared = std::min(length(), static_cast<int>(ids.size()));
     room->most_shared = std::max(room->most_shared, shared);
+  }
+  model::TakenOver TakeOver(absl::Span<const int32_t>, int) override {
+    model::TakenOver taken;
+    taken.more = room->on_take_over && room->on_take_over();
+    return taken;
   }
   void Truncate(int length) override {
     NACRE_CHECK(length >= 0, "truncation to a negative length");

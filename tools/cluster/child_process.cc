@@ -14,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/files.h"
+#include "common/status_macros.h"
 
 namespace nacre::tools {
 namespace {
@@ -28,10 +30,16 @@ std::string DescribeEnd(int wait_status) {
   return absl::StrCat("exit code ", WEXITSTATUS(wait_status));
 }
 
+struct Streams {
+  int in = -1;
+  int out = -1;  // -1: that of this process
+  int err = -1;
+};
+
 // Between fork and exec: async-signal-safe calls only, since other threads of
 // the parent may have held locks. On failure writes errno to `error_fd`.
-[[noreturn]] void Exec(char* const* argv, char* const* variables, int stdin_fd,
-                       int log_fd, int error_fd, pid_t parent) {
+[[noreturn]] void Exec(char* const* argv, char* const* variables,
+                       const Streams& streams, int error_fd, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before prctl
@@ -39,11 +47,9 @@ std::string DescribeEnd(int wait_status) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
-  dup2(stdin_fd, STDIN_FILENO);
-  if (log_fd >= 0) {
-    dup2(log_fd, STDOUT_FILENO);
-    dup2(log_fd, STDERR_FILENO);
-  }
+  dup2(streams.in, STDIN_FILENO);
+  if (streams.out >= 0) dup2(streams.out, STDOUT_FILENO);
+  dup2(streams.err, STDERR_FILENO);
   // gRPC's sockets are not the child's.
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   execve(argv[0], argv, variables);
@@ -74,7 +80,10 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
   const int stdin_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   auto close_stdin = absl::MakeCleanup([&] { close(stdin_fd); });
   int log_fd = -1;
-  if (!options.log_file.empty()) {
+  std::unique_ptr<ErrorRelay> errors;
+  if (options.log_file.empty()) {
+    NACRE_ASSIGN_OR_RETURN(errors, ErrorRelay::Create());
+  } else {
     log_fd = open(options.log_file.c_str(),
                   O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (log_fd < 0) {
@@ -93,17 +102,20 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    Exec(argv.data(), variables.data(), stdin_fd, log_fd, error_pipe[1],
-         parent);
+    Exec(argv.data(), variables.data(),
+         {stdin_fd, log_fd, errors != nullptr ? errors->input() : log_fd},
+         error_pipe[1], parent);
   }
   const int fork_error = errno;
+  if (errors != nullptr) errors->CloseInput();
   close(error_pipe[1]);
   auto close_pipe = absl::MakeCleanup([&] { close(error_pipe[0]); });
   if (pid < 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("fork: ", std::strerror(fork_error)));
   }
-  auto child = absl::WrapUnique(new ChildProcess(pid));
+  auto child = absl::WrapUnique(
+      new ChildProcess(pid, options.log_file, std::move(errors)));
   int exec_error = 0;
   ssize_t count;
   do {
@@ -138,6 +150,12 @@ bool ChildProcess::WaitForEnd(absl::Duration timeout) {
     absl::SleepFor(kPollInterval);
   }
   return true;
+}
+
+std::string ChildProcess::LastLine() {
+  if (errors_ != nullptr) return errors_->LastLine();
+  const absl::StatusOr<std::string> log = ReadFile(log_file_);
+  return log.ok() ? tools::LastLine(*log) : "";
 }
 
 void ChildProcess::Signal(int signal_number) {

@@ -8,10 +8,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tools/cluster/error_relay.h"
 
 namespace nacre::tools {
 
@@ -22,7 +24,9 @@ class ChildProcess {
  public:
   struct Options {
     std::vector<std::string> argv;  // argv[0]: path of the program
-    std::string log_file;  // stdout and stderr, appended; empty: inherited
+    // stdout and stderr, appended. Empty: they go where those of this process
+    // go.
+    std::string log_file;
     // Whether the child sees the variables NACRE_... of this process. The same
     // name may be another flag to it (--listen).
     bool sees_flags = false;
@@ -50,10 +54,18 @@ class ChildProcess {
   // Nothing if it has ended.
   void Signal(int signal_number);
 
+  // The last line that it wrote to stderr, or to its log, if there is any; ""
+  // if not. When it has ended.
+  std::string LastLine();
+
  private:
-  explicit ChildProcess(pid_t pid) : pid_(pid) {}
+  ChildProcess(pid_t pid, std::string log_file,
+               std::unique_ptr<ErrorRelay> errors)
+      : pid_(pid), log_file_(std::move(log_file)), errors_(std::move(errors)) {}
 
   const pid_t pid_;
+  const std::string log_file_;
+  const std::unique_ptr<ErrorRelay> errors_;  // null: there is a log file
   std::optional<std::string> end_;
 };
 

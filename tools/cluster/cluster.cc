@@ -41,16 +41,6 @@ std::string OwnFolder() {
       .string();
 }
 
-// The last line of a log that is not empty; "" if there is none.
-std::string LastLine(const std::string& path) {
-  const absl::StatusOr<std::string> log = ReadFile(path);
-  if (!log.ok()) return "";
-  const absl::string_view text = absl::StripAsciiWhitespace(*log);
-  const size_t newline = text.rfind('\n');
-  return std::string(
-      newline == absl::string_view::npos ? text : text.substr(newline + 1));
-}
-
 std::string Loopback(int port) { return absl::StrCat("127.0.0.1:", port); }
 
 // A command line; flags without a value are left out.
@@ -309,10 +299,9 @@ absl::Status Cluster::CheckStarting(absl::Time deadline,
     return absl::CancelledError("interrupted");
   }
   if (const auto ended = supervisor_.FindEnded(); ended.has_value()) {
-    const std::string log = LogFile(ended->name);
     return absl::AbortedError(
         absl::StrCat(ended->name, " ended with ", ended->how, " while starting",
-                     log.empty() ? "" : absl::StrCat(": ", LastLine(log))));
+                     ended->last_line.empty() ? "" : ": ", ended->last_line));
   }
   if (absl::Now() >= deadline) {
     return absl::DeadlineExceededError(

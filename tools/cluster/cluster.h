@@ -95,14 +95,15 @@ class Cluster {
     // both roles), "target" and "draft".
     void HandOn(const FlagSet& flags);
     // INVALID_ARGUMENT: a missing model; a count, a port or a duration out of
-    // range; a bad list of cores.
+    // range; a bad list of cores; what a worker would refuse of `more_args`, in
+    // its words.
     absl::Status Validate() const;
   };
 
   // Starts everything and waits until all workers are ready; they are then
   // supervised. Errors: Validate's; those of rpc::LoadClientTls and
   // rpc::ReadTokens; NOT_FOUND (no program); ABORTED (a process
-  // ended while starting, with its last line of log where there is a log file);
+  // ended while starting, with its last line of stderr or of its log file);
   // DEADLINE_EXCEEDED; CANCELLED (interrupted).
   static absl::StatusOr<std::unique_ptr<Cluster>> Start(Options options);
 

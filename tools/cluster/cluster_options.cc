@@ -16,6 +16,24 @@ constexpr char kWorkerGroup[] = "worker";
 constexpr char kTargetGroup[] = "target";
 constexpr char kDraftGroup[] = "draft";
 
+// What the worker would say of these flags, as it reads and checks them. It is
+// told where its coordinator is when that runs.
+absl::Status CheckWorkerFlags(const std::string& role, const std::string& model,
+                              const std::vector<std::string>& of_all,
+                              const std::vector<std::string>& of_role) {
+  worker::WorkerOptions worker;
+  FlagSet flags(absl::StrCat("nacre-", role, "-worker"), "");
+  worker.Register(&flags);
+  std::vector<std::string> args = {"--model", model, "--coordinator",
+                                   "127.0.0.1:1"};
+  args.insert(args.end(), of_all.begin(), of_all.end());
+  args.insert(args.end(), of_role.begin(), of_role.end());
+  absl::Status status = flags.Parse(args, /*environment=*/nullptr);
+  if (status.ok()) status = worker::Validate(worker);
+  return absl::Status(status.code(),
+                      absl::StrCat(role, " workers: ", status.message()));
+}
+
 }  // namespace
 
 void Cluster::Options::Register(FlagSet* flags) {
@@ -99,8 +117,12 @@ absl::Status Cluster::Options::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --http-port: ", http, " is not in 0..65535"));
   }
-  NACRE_RETURN_IF_ERROR(workers.compute.Validate());
-  NACRE_RETURN_IF_ERROR(workers.own_drafts.Validate());
+  NACRE_RETURN_IF_ERROR(CheckWorkerFlags(kTargetGroup, target_model,
+                                         more_args.worker, more_args.target));
+  if (drafts > 0) {
+    NACRE_RETURN_IF_ERROR(CheckWorkerFlags(kDraftGroup, draft_model,
+                                           more_args.worker, more_args.draft));
+  }
   if (drain_timeout.value_or(absl::ZeroDuration()) < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "flag --drain-timeout: ", absl::FormatDuration(*drain_timeout),

@@ -38,7 +38,9 @@ std::optional<Supervisor::Ended> Supervisor::FindEnded() {
   absl::MutexLock lock(&mu_);
   for (Running& running : programs_) {
     const auto end = running.process->Poll();
-    if (end.has_value()) return Ended{running.program.name, *end};
+    if (end.has_value()) {
+      return Ended{running.program.name, *end, running.process->LastLine()};
+    }
   }
   return std::nullopt;
 }

@@ -52,7 +52,8 @@ class Supervisor {
 
   struct Ended {
     std::string name;
-    std::string how;  // ChildProcess::Poll
+    std::string how;        // ChildProcess::Poll
+    std::string last_line;  // ChildProcess::LastLine
   };
   // Before Supervise: a program that has ended, if any has.
   std::optional<Ended> FindEnded() ABSL_LOCKS_EXCLUDED(mu_);

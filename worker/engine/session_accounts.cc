@@ -4,7 +4,9 @@ namespace nacre::worker {
 
 void SessionAccounts::TakeOver(EngineSession& session,
                                absl::Span<const int32_t> settled) {
-  const model::TakenOver taken = session.sequence->TakeOver(settled);
+  const model::TakenOver taken =
+      session.sequence->TakeOver(settled, blocks_left_);
+  blocks_left_ -= taken.blocks;
   session.takes_over = taken.more;
   if (taken.positions == 0) return;
   counts_.prefix_hits += static_cast<uint64_t>(taken.positions);

@@ -25,9 +25,14 @@ class SessionAccounts {
   SessionAccounts(SessionOutbox* outbox, Clock now_ns)
       : outbox_(outbox), now_ns_(std::move(now_ns)) {}
 
+  // An engine plans: until the next plan sessions copy at most so many blocks
+  // of what is kept beside the KV cache, all together.
+  void BeginPlan(int most_blocks) { blocks_left_ = most_blocks; }
   // What of the session's settled tokens others have computed since its last
-  // turn, or is kept beside the KV cache. Of that only so much at a time: then
-  // session.takes_over, and this is to be called again.
+  // turn, or is kept beside the KV cache. Where the plan's blocks do not do for
+  // that, session.takes_over, and this is to be called again. Called for the
+  // session opened first, then the next: each has its turn when those before it
+  // have all that they begin with.
   void TakeOver(EngineSession& session, absl::Span<const int32_t> settled);
   // To at most `length` positions.
   void TruncateKv(EngineSession& session, int length);
@@ -48,6 +53,7 @@ class SessionAccounts {
   SessionOutbox* const outbox_;
   const Clock now_ns_;
   EngineStats counts_;
+  int blocks_left_ = 0;  // of the plan
 };
 
 }  // namespace nacre::worker

@@ -20,15 +20,19 @@ absl::StatusOr<StepOutcome> SessionEngine::RunOnce() {
   // Before the events: a client that heard of a session finds it in the stats.
   Publish();
   outbox_->Flush();
-  const int64_t start_ns = now_ns_();
+  const int64_t plan_ns = now_ns_();
+  accounts_.BeginPlan(blocks_brought_at_once());
   StepOutcome outcome;
-  const WorkerState state = Plan(start_ns, &outcome);
-  monitor_.Enter(state, start_ns);
+  const WorkerState state = Plan(plan_ns, &outcome);
+  // The worker is busy from here on, also with what the plan brings back.
+  monitor_.Enter(state, plan_ns);
   if (!outcome.stepped) {
     Publish();
     outbox_->Flush();
     return outcome;
   }
+  // ... which is no part of what a step of so many rows takes.
+  const int64_t start_ns = now_ns_();
   Deliver(Delivery::kElsewhere);
   in_forward_ = true;
   const absl::StatusOr<bool> ran = Forward();

@@ -60,6 +60,8 @@ class SessionEngine : public Engine {
   // Of what it computes with.
   virtual const model::ModelInfo& model_info() const = 0;
   virtual int64_t kv_free_tokens() const = 0;
+  // As of LanguageModel.
+  virtual int blocks_brought_at_once() const = 0;
   virtual model::QueuedSteps queued_steps() const { return {}; }
   // Applies what has arrived, in order.
   virtual void TakeCommands() = 0;
@@ -73,7 +75,8 @@ class SessionEngine : public Engine {
   virtual absl::StatusOr<bool> Forward() = 0;
   // The sessions of the step fail: `status` is the device's.
   virtual void FailStep(const absl::Status& status) = 0;
-  // Turns what the forward gave, if it was not `abandoned`, into events.
+  // Turns what the forward gave, if it was not `abandoned`, into events. The
+  // step has begun at `start_ns`, with all planned.
   virtual void Finish(int64_t start_ns, bool abandoned) = 0;
   // The session is being closed.
   virtual void OnClosing(EngineSession&) {}

@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/scratch_memory.h"
 #include "common/status_macros.h"
 #include "kernels/weight_type.h"
 #include "model/config.h"
@@ -104,6 +105,15 @@ absl::Status Admit(const model::MemoryNeeds& needs,
   const std::string warning = MemoryWarning(needs, limits);
   if (!warning.empty()) spdlog::warn("{}", warning);
   return absl::OkStatus();
+}
+
+// Before the weights are loaded: that takes minutes.
+absl::Status CheckPrefixStore(const model::KvStoreOptions& store) {
+  if (store.bytes == 0 || store.dir.empty()) return absl::OkStatus();
+  const absl::Status status =
+      ScratchMemory::Check(static_cast<size_t>(store.bytes), store.dir);
+  return absl::Status(status.code(),
+                      absl::StrCat("--prefix-cache-dir: ", status.message()));
 }
 
 // A draft whose vocabulary is not its target's: from here on all ids are the
@@ -213,6 +223,7 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
         "--target-tokenizer is for draft workers: a target's vocabulary is its "
         "own");
   }
+  NACRE_RETURN_IF_ERROR(CheckPrefixStore(options.compute.prefix_store));
   LoadedModel loaded;
   NACRE_RETURN_IF_ERROR(options.compute.tensor_parallel > 0
                             ? LoadRanks(options, role, memory, &loaded)

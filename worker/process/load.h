@@ -38,6 +38,7 @@ struct LoadedModel {
 // - INVALID_ARGUMENT: the tokenizer has ids that the model lacks, or a target
 //   is told of another's tokenizer.
 // - FAILED_PRECONDITION: the target's tokenizer shares too few pieces.
+// - As of ScratchMemory::Check, before the rest: the folder of prefix_store.
 // - RESOURCE_EXHAUSTED: the host's memory, of which `memory` tells, has no room
 //   for the weights (memory_check.h).
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,

@@ -360,6 +360,10 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
   }
   if (session.right.has_value()) {
     session.right->OnVerdict(verdict.accepted, num_due_places, &right_nodes_);
+    if (right_nodes_.lost > 0) {
+      Fail("request ", index, " at ", position, ": the target throws away ",
+           right_nodes_.lost, " right nodes of its draft");
+    }
   }
   request.accepted += verdict.accepted;
   request.compared += verdict.verified;
@@ -465,7 +469,12 @@ void Checks::Redraw(const SessionOnWorker& session,
   }
 }
 
-void Checks::BetweenSteps(const SimulatedModel& model) {
+void Checks::BetweenSteps(SimulatedModel& model) {
+  const int num_brought = model.TakeNumBrought();
+  if (num_brought > model.blocks_brought_at_once()) {
+    Fail("an engine copies ", num_brought, " blocks between two steps, ",
+         model.blocks_brought_at_once(), " are the most");
+  }
   for (const SimulatedSequence* sequence : model.sequences()) {
     SessionOnWorker& session = *sequence->session;
     if (session.role != coordinator::WorkerRole::kTarget) continue;

@@ -214,7 +214,7 @@ class Checks {
     requests_ = requests;
   }
   // After each RunOnce.
-  void BetweenSteps(const SimulatedModel& model);
+  void BetweenSteps(SimulatedModel& model);
   int64_t num_holds() const { return num_holds_; }
   int64_t num_branch_rows() const { return num_branch_rows_; }
   int64_t num_branch_walks() const { return num_branch_walks_; }

@@ -52,6 +52,8 @@ nacre_mutant(duplicate_sibling speculation/token_tree.cc
   [[Child(parent, proposal.token_id)]] [[absl::nullopt]])
 nacre_mutant(late_nodes_not_adopted speculation/token_tree.cc
   [[Compare(parent->text_length, proposal, text)]] [[Outcome::kStale]])
+nacre_mutant(branches_lost_beside_the_first speculation/token_tree.cc
+  [[node.parent == root]] [[node.parent == root && kept == 0]])
 nacre_mutant(wrong_root speculation/token_tree.cc
   [[Place{absl::nullopt, proposal.base_length}]]
   [[Place{absl::nullopt, length_}]])
@@ -274,6 +276,8 @@ nacre_mutant_statement(brought_block_not_loaded model/block_store.cc
   [[Load(found->block, block);]] [[]])
 nacre_mutant_statement(brought_block_not_followed model/block_sequence.cc
   [[node_ = *brought;]] [[]])
+nacre_mutant_statement(every_session_brings_as_much worker/engine/session_accounts.cc
+  [[blocks_left_ -= taken.blocks;]] [[]])
 
 # ------------------------------------------------------------- silent workers
 nacre_mutant(half_open_connection_unnoticed coordinator/fleet/signs_of_life.cc

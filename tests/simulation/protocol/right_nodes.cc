@@ -34,7 +34,10 @@ void RightNodes::OnArrived(const RequestState& request,
       if (end == ends_.end()) continue;
       place = end->second;
     }
-    if (token_id != request.token(place)) continue;
+    if (token_id != request.token(place)) {
+      wrong_.insert(place);
+      continue;
+    }
     ends_[tail.first_node + i] = place + 1;
     // Not what is made up for a place whose token the draft knows.
     if (place >= tail.base_length) Come(place);
@@ -43,12 +46,17 @@ void RightNodes::OnArrived(const RequestState& request,
 
 void RightNodes::BeginStep(int committed_length) {
   for (const int place : come_) {
+    if (told_.contains(place)) continue;
     looked_at_.insert({place, place >= committed_length});
   }
   come_.clear();
 }
 
 void RightNodes::OnVerdict(int num_accepted, int length, Counts* counts) {
+  while (!wrong_.empty() && *wrong_.begin() < length) {
+    if (!known_.contains(*wrong_.begin())) told_.insert(*wrong_.begin());
+    wrong_.erase(wrong_.begin());
+  }
   while (!looked_at_.empty() && looked_at_.begin()->first < length) {
     ++(looked_at_.begin()->second ? counts->in_time : counts->late);
     looked_at_.erase(looked_at_.begin());

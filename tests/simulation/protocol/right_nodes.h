@@ -9,6 +9,10 @@
 // throws them away starves: it drops all that is built on them, and the draft,
 // which sees its tokens committed, sends none of them again.
 //
+// A node may also come when a verdict has counted its place as one where the
+// draft was wrong: a sibling came before it. What was told is not taken back,
+// so such a node is left out.
+//
 // One for a target's session and its first draft, by exact match. Used by one
 // thread.
 
@@ -17,6 +21,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -56,9 +61,11 @@ class RightNodes {
   absl::flat_hash_map<int, int> ends_;  // likewise of a tree's, by number
   absl::flat_hash_set<int> known_;      // places of right nodes
   std::vector<int> come_;               // ... since the step began
-  std::map<int, bool> looked_at_;       // ... not in the account; in time?
-  int64_t missing_ = 0;  // in accounts, of places that are compared
-  int64_t lost_ = 0;     // the most that ever were missing
+  std::set<int> wrong_;  // places of wrong nodes that no verdict covers yet
+  absl::flat_hash_set<int> told_;  // ... that one does, and none is right yet
+  std::map<int, bool> looked_at_;  // ... not in the account; in time?
+  int64_t missing_ = 0;            // in accounts, of places that are compared
+  int64_t lost_ = 0;               // the most that ever were missing
 };
 
 }  // namespace nacre::protocol

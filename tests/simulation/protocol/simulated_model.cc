@@ -107,8 +107,9 @@ int32_t SimulatedSequence::FeedNode(const model::TreeNode& node,
 }
 
 model::TakenOver SimulatedSequence::TakeOver(
-    absl::Span<const int32_t> token_ids) {
-  const model::TakenOver taken = BlockSequence::TakeOver(token_ids);
+    absl::Span<const int32_t> token_ids, int most_blocks) {
+  const model::TakenOver taken =
+      BlockSequence::TakeOver(token_ids, most_blocks);
   if (taken.positions > 0)
     dropped_end_ = 0;  // it was in a block that was given up
   return taken;
@@ -129,10 +130,12 @@ void SimulatedSequence::Feed(int32_t token_id) {
 // sessions have to ask again.
 class SimulatedModel::Store final : public model::BlockStore {
  public:
-  Store(int num_blocks, int block_size, std::vector<Cell>* cells)
+  Store(int num_blocks, int block_size, std::vector<Cell>* cells,
+        int* num_brought)
       : BlockStore(num_blocks, block_size, /*blocks_at_once=*/2),
         block_size_(block_size),
         cells_(cells),
+        num_brought_(num_brought),
         kept_(static_cast<size_t>(num_blocks * block_size)) {}
 
  private:
@@ -143,10 +146,12 @@ class SimulatedModel::Store final : public model::BlockStore {
   void Load(int32_t slot, int32_t block) override {
     std::copy_n(kept_.begin() + slot * block_size_, block_size_,
                 cells_->begin() + block * block_size_);
+    ++*num_brought_;
   }
 
   const int block_size_;
   std::vector<Cell>* const cells_;
+  int* const num_brought_;
   std::vector<Cell> kept_;
 };
 
@@ -164,7 +169,7 @@ SimulatedModel::SimulatedModel(Options options)
   info_.kv_capacity_tokens = options_.kv_capacity_tokens;
   if (options_.shares_prefixes && options_.kept_blocks > 0) {
     store_ = std::make_unique<Store>(options_.kept_blocks, options_.block_size,
-                                     &cells_);
+                                     &cells_, &num_brought_);
     blocks_.set_store(store_.get());
   }
 }

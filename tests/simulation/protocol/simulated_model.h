@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -75,7 +76,8 @@ class SimulatedSequence final : public model::BlockSequence {
 
   void Truncate(int length) override;
   absl::Status KeepPath(int length, absl::Span<const int32_t> slots) override;
-  model::TakenOver TakeOver(absl::Span<const int32_t> token_ids) override;
+  model::TakenOver TakeOver(absl::Span<const int32_t> token_ids,
+                            int most_blocks) override;
 
   // Tokens whose KV is held: [0, length()).
   int32_t token(int position) const { return cell(position).token_id; }
@@ -148,6 +150,11 @@ class SimulatedModel final : public model::LanguageModel {
   int shared_block_size() const override {
     return options_.shares_prefixes ? options_.block_size : 0;
   }
+  int blocks_brought_at_once() const override {
+    return blocks_.blocks_brought_at_once();
+  }
+  // Blocks that were copied from beside the KV cache since the last call.
+  int TakeNumBrought() { return std::exchange(num_brought_, 0); }
   int64_t kv_free_tokens() const override {
     return int64_t{blocks_.num_available()} * options_.block_size;
   }
@@ -178,6 +185,7 @@ class SimulatedModel final : public model::LanguageModel {
   model::BlockPool blocks_;
   std::vector<Cell> cells_;  // [blocks, block_size]
   std::unique_ptr<Store> store_;
+  int num_brought_ = 0;
   int sequences_made_ = 0;
   std::vector<SimulatedSequence*> sequences_;
   std::vector<float> logits_;

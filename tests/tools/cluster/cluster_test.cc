@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/files.h"
@@ -84,7 +85,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.more_args.coordinator = {"--max-queue=3"};
   options_.more_args.worker = {"--hang-timeout=9s"};
   options_.more_args.draft = {"--record-features=f"};
-  options_.more_args.target = {"--record-hidden=h"};
+  options_.more_args.target = {"--gate-timeouts=off"};
   auto cluster = Cluster::Start(options_);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_EQ((*cluster)->address(), server_.address());
@@ -104,7 +105,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
       "nacre-target-worker",
       absl::StrCat("--model /models/target --coordinator ", server_.address(),
                    " --cpus 3,6 --drain-timeout 1m30s --hang-timeout=9s "
-                   "--record-hidden=h\n")));
+                   "--gate-timeouts=off\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
@@ -171,25 +172,28 @@ TEST_F(ClusterTest, GivesAWorkerNoFlagThatWasNotGiven) {
 TEST_F(ClusterTest, HandsOnAFlagThatIsNewInAGroup) {
   FlagSet flags("nacre x", "");
   options_.Register(&flags);
-  int all = 0;
-  int own = 0;
+  std::string all;
+  std::string own;
   std::string page;
   flags.BeginGroup("worker");
-  flags.Add("new-of-all", "N", &all, "");
+  flags.Add("hang-timeout", "DURATION", &all, "");
   flags.BeginGroup("draft", "draft-", "of the drafts");
-  flags.Add("new", "N", &own, "");
+  flags.Add("spin", "DURATION", &own, "");
   flags.BeginGroup("gateway");
   flags.Add("new-page", "TEXT", &page, "");
   ASSERT_TRUE(
-      flags.Parse({"--draft-new=2", "--new-of-all=1", "--new-page=p"}, nullptr)
+      flags
+          .Parse({"--draft-spin=2ms", "--hang-timeout=9s", "--new-page=p"},
+                 nullptr)
           .ok());
   options_.HandOn(flags);
   EXPECT_THAT(options_.more_args.gateway,
               ::testing::ElementsAre("--new-page=p"));
   auto cluster = Cluster::Start(options_);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  EXPECT_TRUE(WaitForArgs("nacre-target-worker", " --new-of-all=1\n"));
-  EXPECT_TRUE(WaitForArgs("nacre-draft-worker", " --new-of-all=1 --new=2\n"));
+  EXPECT_TRUE(WaitForArgs("nacre-target-worker", " --hang-timeout=9s\n"));
+  EXPECT_TRUE(
+      WaitForArgs("nacre-draft-worker", " --hang-timeout=9s --spin=2ms\n"));
 }
 
 // Where every prompt is to be read, it is, unless the user says otherwise.
@@ -326,11 +330,15 @@ TEST_F(ClusterTest, ReportsAWorkerThatCannotStart) {
   server_.SetWorkers({v1::WORKER_ROLE_TARGET});
   Script("nacre-draft-worker",
          "echo starting; echo 'no such folder: /models/draft' >&2; exit 1");
-  const auto cluster = Cluster::Start(options_);
-  EXPECT_EQ(cluster.status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(std::string(cluster.status().message()),
-            "draft-0 ended with exit code 1 while starting: no such folder: "
-            "/models/draft");
+  // With logs in files, and with logs that go where ours go.
+  for (const std::string& log_dir : {folder_.path(), std::string()}) {
+    options_.log_dir = log_dir;
+    const auto cluster = Cluster::Start(options_);
+    EXPECT_EQ(cluster.status().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(std::string(cluster.status().message()),
+              "draft-0 ended with exit code 1 while starting: no such folder: "
+              "/models/draft");
+  }
 }
 
 TEST_F(ClusterTest, ReportsACoordinatorThatCannotStart) {
@@ -378,13 +386,52 @@ TEST_F(ClusterTest, ChecksItsOptions) {
   EXPECT_THAT(error([](auto& options) { options.metrics_port = 65536; }),
               HasSubstr("flag --metrics-port: 65536 is not in 0..65535"));
   EXPECT_THAT(error([](auto& options) {
-                options.workers.own_drafts.medusa = "m";
-                options.workers.own_drafts.eagle = "e";
+                options.more_args.target = {"--medusa=m", "--eagle=e"};
               }),
-              HasSubstr("--medusa, --eagle and --glide exclude each other"));
+              HasSubstr("target workers: --medusa, --eagle and --glide exclude "
+                        "each other"));
   EXPECT_THAT(
       error([](auto& options) { options.drain_timeout = -absl::Seconds(1); }),
       HasSubstr("flag --drain-timeout: -1s is below 0"));
+}
+
+// Flags of all workers and those of the drafts alone may contradict each other.
+TEST_F(ClusterTest, RefusesWhatItsWorkersWouldRefuse) {
+  struct Case {
+    std::vector<std::string> args;
+    const char* error;  // empty: it is none
+  };
+  const std::vector<Case> cases = {
+      {{"--backend=cuda", "--prefix-cache-size=1G"},
+       "target workers: --prefix-cache-size 1073741824: the backend cuda"},
+      {{"--draft-backend=cuda", "--prefix-cache-size=1G"},
+       "draft workers: --prefix-cache-size 1073741824: the backend cuda"},
+      {{"--draft-backend=cuda", "--draft-prefix-cache-size=0",
+        "--prefix-cache-size=1G"},
+       ""},
+      {{"--draft-prefix-cache-dir=/d"},
+       "draft workers: --prefix-cache-dir /d needs --prefix-cache-size"},
+      {{"--draft-prefix-cache-dir=/d", "--prefix-cache-size=1G"}, ""},
+      {{"--draft-prefix-cache=off", "--prefix-cache-size=1G"},
+       "draft workers: --prefix-cache-size 1073741824 needs --prefix-cache on"},
+      {{"--tensor-transport=nccl"},
+       "target workers: --tensor-transport nccl needs --backend cuda, it is "
+       "cpu"}};
+  for (const Case& each : cases) {
+    Cluster::Options options = options_;
+    FlagSet flags("nacre x", "");
+    options.Register(&flags);
+    ASSERT_TRUE(flags.Parse(each.args, nullptr).ok());
+    options.HandOn(flags);
+    const absl::Status status = options.Validate();
+    EXPECT_EQ(status.ok(), *each.error == '\0') << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(each.error));
+    // What drafts would refuse is no matter where there are none.
+    options.drafts = 0;
+    EXPECT_EQ(options.Validate().ok(),
+              !absl::StartsWith(each.error, "target workers"));
+  }
+  EXPECT_EQ(ArgsOf("nacre-coordinator"), "") << "nothing was started";
 }
 
 }  // namespace

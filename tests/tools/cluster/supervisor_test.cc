@@ -74,6 +74,58 @@ TEST(ChildProcessTest, AppendsBothStreamsToTheLog) {
   EXPECT_EQ(*ReadFile(options.log_file), "out\nerr\nout\nerr\n");
 }
 
+// Why it ended: what it wrote last, wherever that goes.
+TEST(ChildProcessTest, KeepsTheLastLine) {
+  const TemporaryFolder folder;
+  for (const std::string& log_file : {std::string(), folder.path() + "/log"}) {
+    ChildProcess::Options options =
+        Shell("echo first >&2; printf 'last\n\n' >&2; exit 1");
+    options.log_file = log_file;
+    ::testing::internal::CaptureStderr();
+    auto child = ChildProcess::Start(options);
+    ASSERT_TRUE(child.ok()) << child.status();
+    EXPECT_TRUE((*child)->WaitForEnd(kLimit));
+    EXPECT_EQ((*child)->LastLine(), "last");
+    child->reset();
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+              log_file.empty() ? "first\nlast\n\n" : "");
+  }
+}
+
+TEST(ChildProcessTest, AllOfALongStderrGoesOn) {
+  ChildProcess::Options options = Shell(
+      "i=0; while [ $i -lt 3000 ]; do echo line $i >&2; i=$((i+1)); "
+      "done; printf 'no end' >&2");
+  ::testing::internal::CaptureStderr();
+  auto child = ChildProcess::Start(options);
+  ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_TRUE((*child)->WaitForEnd(kLimit));
+  EXPECT_EQ((*child)->LastLine(), "no end");
+  child->reset();
+  std::string expected;
+  for (int i = 0; i < 3000; ++i) {
+    expected += "line " + std::to_string(i) + "\n";
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), expected + "no end");
+}
+
+// A child of its own may hold its stderr for longer.
+TEST(ChildProcessTest, WaitsForNoStderrThatStaysOpen) {
+  auto child = ChildProcess::Start(Shell("echo why >&2; sleep 1000 & exit 1"));
+  ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_TRUE((*child)->WaitForEnd(kLimit));
+  EXPECT_EQ((*child)->LastLine(), "why");
+  kill(-(*child)->pid(), SIGKILL);
+}
+
+TEST(LastLineTest, IsTheLastThatIsNotEmpty) {
+  EXPECT_EQ(LastLine(""), "");
+  EXPECT_EQ(LastLine("\n \n"), "");
+  EXPECT_EQ(LastLine("one"), "one");
+  EXPECT_EQ(LastLine("one\ntwo\n\n"), "two");
+  EXPECT_EQ(LastLine("\rloading 10 %\rloading 20 %"), "loading 20 %");
+}
+
 TEST(ChildProcessTest, SeesTheFlagsOfThisProcessOnlyWhereItMay) {
   const TemporaryFolder folder;
   ASSERT_EQ(setenv("NACRE_LISTEN", "here", 1), 0);

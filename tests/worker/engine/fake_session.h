@@ -5,6 +5,7 @@
 #ifndef TESTS_WORKER_ENGINE_FAKE_SESSION_H_
 #define TESTS_WORKER_ENGINE_FAKE_SESSION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -23,10 +24,15 @@ class FakeSequence final : public model::Sequence {
   void Truncate(int length) override {
     if (length < length_) length_ = length;
   }
-  model::TakenOver TakeOver(absl::Span<const int32_t>) override {
-    length_ += others_have_;
-    return {others_have_, /*brought=*/others_have_ / 2,
-            /*more=*/others_have_ > 100};
+  // Half of it costs a copy for each four positions.
+  model::TakenOver TakeOver(absl::Span<const int32_t>,
+                            int most_blocks) override {
+    const int wanted = others_have_ / 8;
+    const int blocks = std::min(wanted, most_blocks);
+    others_have_ -= 8 * blocks;
+    length_ += 8 * blocks;
+    return {8 * blocks, /*brought=*/4 * blocks, /*more=*/blocks < wanted,
+            blocks};
   }
 
  private:

@@ -42,6 +42,7 @@ TEST_F(SessionAccountsTest, WhatIsCutIsCountedAndTold) {
 TEST_F(SessionAccountsTest, WhatOthersHaveComputedIsCountedAndTold) {
   FakeSession session(1, 5, /*length=*/4, /*others_have=*/8);
   FakeSession alone(1, 6, /*length=*/4);
+  accounts_.BeginPlan(100);
   accounts_.TakeOver(session, {});
   accounts_.TakeOver(alone, {});
   EXPECT_EQ(accounts_.counts().prefix_hits, 8u);
@@ -50,11 +51,32 @@ TEST_F(SessionAccountsTest, WhatOthersHaveComputedIsCountedAndTold) {
   EXPECT_FALSE(session.takes_over);
 }
 
-TEST_F(SessionAccountsTest, ASessionTakesOverMoreThanOnce) {
-  FakeSession session(1, 5, /*length=*/4, /*others_have=*/128);
-  accounts_.TakeOver(session, {});
-  EXPECT_TRUE(session.takes_over);
-  EXPECT_EQ(accounts_.counts().prefix_brought, 64u);
+// One that comes first has what is left of a plan last.
+TEST_F(SessionAccountsTest, SessionsShareWhatAPlanMayCopy) {
+  FakeSession first(1, 5, /*length=*/4, /*others_have=*/40);
+  FakeSession second(1, 6, /*length=*/4, /*others_have=*/16);
+  FakeSession third(1, 7, /*length=*/4, /*others_have=*/8);
+  const auto plan = [&] {
+    accounts_.BeginPlan(3);
+    const uint64_t before = accounts_.counts().prefix_brought;
+    for (FakeSession* session : {&first, &second, &third}) {
+      accounts_.TakeOver(*session, {});
+    }
+    return accounts_.counts().prefix_brought - before;
+  };
+  EXPECT_EQ(plan(), 12u);
+  EXPECT_TRUE(first.takes_over);
+  EXPECT_TRUE(second.takes_over);
+  EXPECT_TRUE(third.takes_over);
+  EXPECT_EQ(plan(), 12u);
+  EXPECT_FALSE(first.takes_over);
+  EXPECT_EQ(first.sequence->length(), 44);
+  EXPECT_TRUE(second.takes_over);
+  EXPECT_EQ(second.sequence->length(), 12);
+  EXPECT_TRUE(third.takes_over);
+  EXPECT_EQ(plan(), 8u);
+  EXPECT_FALSE(second.takes_over);
+  EXPECT_FALSE(third.takes_over);
 }
 
 TEST_F(SessionAccountsTest, AWaitIsOneSpanUntilItEndsOrIsAnother) {

@@ -221,6 +221,54 @@ TYPED_TEST(SessionEngineTest, AFailedForwardFailsTheSessionsOfItsStep) {
   EXPECT_EQ(fixture.model.kv_free_tokens(), free);
 }
 
+// The worker is busy meanwhile, but a step of as many rows does not take that.
+TYPED_TEST(SessionEngineTest, WhatAPlanBringsBackIsNoPartOfItsStepsTime) {
+  int64_t* now_ns = nullptr;
+  nacre::testing::TableModelOptions options;
+  options.on_take_over = [&now_ns] {
+    *now_ns += 1'000'000;
+    return false;
+  };
+  options.on_forward = [&now_ns](int) {
+    *now_ns += 5'000;
+    return absl::OkStatus();
+  };
+  typename TypeParam::Fixture fixture(options);
+  now_ns = &fixture.now_ns;
+  this->Open(1, fixture);
+  ASSERT_TRUE(fixture.engine->RunOnce()->stepped);
+  ASSERT_FALSE(fixture.spans.empty());
+  const wire::Span& step = fixture.spans.front();
+  EXPECT_GT(step.start_ns, 1'000'000);
+  EXPECT_GE(step.duration_ns, 5'000);
+  EXPECT_LT(step.duration_ns, 100'000);
+  const TimePartition::Totals time = fixture.engine->stats().time;
+  EXPECT_LT(time[WorkerState::kNoWork], 100'000);
+  EXPECT_GT(time.elapsed_ns, 1'005'000);
+}
+
+TYPED_TEST(SessionEngineTest, BringingBackWithoutAStepIsNoWaiting) {
+  int64_t* now_ns = nullptr;
+  int more = 2;
+  nacre::testing::TableModelOptions options;
+  options.on_take_over = [&now_ns, &more] {
+    *now_ns += 1'000'000;
+    return --more > 0;
+  };
+  typename TypeParam::Fixture fixture(options);
+  now_ns = &fixture.now_ns;
+  this->Open(1, fixture);
+  const auto outcome = fixture.engine->RunOnce();
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_FALSE(outcome->stepped);
+  ASSERT_TRUE(outcome->deadline_ns.has_value());
+  EXPECT_LT(*outcome->deadline_ns, fixture.now_ns) << "it goes on at once";
+  const TimePartition::Totals time = fixture.engine->stats().time;
+  EXPECT_GE(time[WorkerState::kPrefill], 1'000'000);
+  EXPECT_LT(time.elapsed_ns - time[WorkerState::kPrefill], 100'000);
+  EXPECT_TRUE(fixture.engine->RunOnce()->stepped);
+}
+
 TYPED_TEST(SessionEngineTest, ASecondOpenOfASessionIsRefused) {
   typename TypeParam::Fixture fixture;
   this->Open(1, fixture);

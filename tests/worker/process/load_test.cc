@@ -112,6 +112,26 @@ TEST(LoadTest, TheKvCacheIsAsLargeAsAskedOr32Contexts) {
             32 * info.context_length);
 }
 
+// Nothing else is looked at before: weights may take minutes.
+TEST(LoadTest, AFolderOfThePrefixCacheIsLookedAtFirst) {
+  WorkerOptions options = OptionsFor("/no/such/model");
+  options.compute.prefix_store = {1 << 20, "/no/such/folder"};
+  for (const int ranks : {0, 2}) {
+    options.compute.tensor_parallel = ranks;
+    const absl::Status status =
+        LoadForWorker(options, wire::WorkerRole::kTarget).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("--prefix-cache-dir: a file in /no/such/folder: "));
+  }
+  options.compute.prefix_store = {int64_t{1} << 62, TestFolder("full")};
+  const absl::Status full =
+      LoadForWorker(options, wire::WorkerRole::kTarget).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()),
+              HasSubstr("--prefix-cache-dir: there is no room for "));
+}
+
 TEST(LoadTest, SplitsAModelAmongRanks) {
   WorkerOptions options = OptionsFor(NACRE_MODELS "/target");
   options.compute.max_memory_bytes = 10 << 20;
