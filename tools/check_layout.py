@@ -101,7 +101,7 @@ PROTO_FILES = [
     "worker/process/registration.h",
     "worker/process/registration.cc",
     # What both ends of a stream of tensors say about the link beside it.
-    *[f"worker/tensors/nccl_{end}" for end in
+    *[f"worker/tensors/link_{end}" for end in
       ("receiver.h", "receiver.cc", "sender.h", "sender.cc")],
     # What the gateway's client has of an answer, as it came.
     "gateway/cut_answer.h",

@@ -333,14 +333,19 @@ void PaceOfSteps::Register(FlagSet* flags) {
 }
 
 void TensorFlags::Register(FlagSet* flags) {
+  std::string help = "how hidden states go from targets to drafts:";
+  const char* separator = " ";
+  for (const TensorTransport& each : TensorTransports()) {
+    absl::StrAppend(&help, separator, each.name, ", ", each.way);
+    separator = "; ";
+  }
   flags->AddParsed(
       "tensor-transport", "NAME", transport->name,
       [this](const std::string& text) -> absl::Status {
         NACRE_ASSIGN_OR_RETURN(transport, FindTensorTransport(text));
         return absl::OkStatus();
       },
-      "how hidden states go from targets to drafts: grpc, or nccl, from GPU to "
-      "GPU, which falls back to grpc");
+      help);
 }
 
 void PaceOptions::Register(FlagSet* flags) {

@@ -54,13 +54,13 @@ void AddSent(const TensorPublisher::Stats& stats, TensorFamilies* families) {
                   static_cast<double>(stats.replaced));
   families->Gauge("nacre_target_tensor_nccl_links",
                   "Drafts that get their hidden states from GPU to GPU.",
-                  stats.nccl_links);
+                  stats.links);
   families->Count("nacre_target_tensor_nccl_failures_total",
                   "Such links that failed: their hidden states go over gRPC.",
-                  static_cast<double>(stats.nccl_failures));
+                  static_cast<double>(stats.link_failures));
   families->Count("nacre_target_tensors_sent_nccl_total",
                   "Hidden states that were sent over such links.",
-                  static_cast<double>(stats.sent_by_nccl));
+                  static_cast<double>(stats.sent_over_links));
 }
 
 void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
@@ -86,20 +86,20 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
   families->Count(kDropped, kDroppedHelp, static_cast<double>(stats.malformed),
                   "malformed");
   families->Count(kDropped, kDroppedHelp,
-                  static_cast<double>(stats.lost_by_nccl), "nccl");
+                  static_cast<double>(stats.lost_with_links), "nccl");
   families->Count("nacre_draft_tensor_channels_lost_total",
                   "Sessions that go on without hidden states: their target "
                   "could not be reached, was lost, or refused.",
                   static_cast<double>(stats.lost_channels));
   families->Gauge("nacre_draft_tensor_nccl_links",
                   "Targets whose hidden states come from GPU to GPU.",
-                  stats.nccl_links);
+                  stats.links);
   families->Count("nacre_draft_tensor_nccl_failures_total",
                   "Such links that failed: their hidden states come over gRPC.",
-                  static_cast<double>(stats.nccl_failures));
+                  static_cast<double>(stats.link_failures));
   families->Count("nacre_draft_tensors_received_nccl_total",
                   "Hidden states that came over such links.",
-                  static_cast<double>(stats.received_by_nccl));
+                  static_cast<double>(stats.received_over_links));
 }
 
 }  // namespace
