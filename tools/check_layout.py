@@ -172,6 +172,7 @@ TESTED_BY = {
                           ("row_sampler", "draws"), ("step_planner", "trees"),
                           ("step_verdicts", "verify"),
                           ("suffix_memory", "suffixes"))},
+    "common/rpc/watched_health.cc": "tests/worker/process/health_test.cc",
     "telemetry/otlp_client.cc": "tests/telemetry/otlp_exporter_test.cc",
     "telemetry/otel_variables.cc":
         "tests/telemetry/collector_settings_test.cc",
