@@ -31,6 +31,33 @@ IdsT = TypeVar("IdsT")
 ModelT = TypeVar("ModelT")
 
 
+class Unary:
+    """A call with one answer, which `read` makes a value of."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        attempts: Attempts,
+        method: str,
+        request: Any,
+        read: Callable[[Any], Any],
+    ) -> None:
+        self._connections = connections
+        self.attempts = attempts
+        self._method = method
+        self._request = request
+        self.read = read
+
+    def begin(self) -> Any:
+        """The next attempt, at the next coordinator."""
+        call = getattr(self._connections.next(), self._method)
+        return call(
+            self._request,
+            timeout=self.attempts.begin(),
+            metadata=self._connections.metadata(),
+        )
+
+
 class Calls(Generic[StreamT, CompletionT, IdsT, ModelT]):
     """The calls of a client."""
 
@@ -102,5 +129,9 @@ class Calls(Generic[StreamT, CompletionT, IdsT, ModelT]):
         timeout: Optional[float],
         read: Callable[[Any], Any],
     ) -> Any:
-        """What `read` makes of the answer, after as many attempts as may be."""
+        attempts = Attempts(self._connections.retry, timeout)
+        return self._answer(Unary(self._connections, attempts, method, request, read))
+
+    def _answer(self, call: Unary) -> Any:
+        """What is read of its answer, after as many attempts as may be."""
         raise NotImplementedError

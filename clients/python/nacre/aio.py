@@ -6,15 +6,14 @@ import asyncio
 import functools
 import weakref
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Coroutine, List, Optional, Type
+from typing import Any, AsyncIterator, Coroutine, List, Optional, Type
 
 import grpc
 import grpc.aio
 
-from ._calls import Calls
+from ._calls import Calls, Unary
 from ._connection import Connections
 from ._generation import Generation, StreamBase
-from ._retry import Attempts
 from .answers import Chunk, Completion, ModelInfo
 from .errors import Closed
 
@@ -199,27 +198,14 @@ class AsyncClient(
                 pass
             return stream.completion
 
-    async def _unary(
-        self,
-        method: str,
-        request: Any,
-        timeout: Optional[float],
-        read: Callable[[Any], Any],
-    ) -> Any:
-        attempts = Attempts(self._connections.retry, timeout)
+    async def _answer(self, call: Unary) -> Any:
         while True:
-            call = getattr(self._connections.next(), method)
-            left = attempts.begin()
             try:
-                return read(
-                    await call(
-                        request, timeout=left, metadata=self._connections.metadata()
-                    )
-                )
+                return call.read(await call.begin())
             except asyncio.CancelledError:
                 if _is_cancelled_task() or not self._connections.closed:
                     raise
                 raise Closed(_CLIENT_CLOSED) from None
             except grpc.RpcError as error:
-                delay = attempts.delay_of(error)
+                delay = call.attempts.delay_of(error)
             await asyncio.sleep(delay)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional
 
 import grpc
 
-from ._calls import Calls
+from ._calls import Calls, Unary
 from ._closing import Closing
 from ._connection import Connections
 from ._generation import Generation, StreamBase
-from ._retry import Attempts
 from .answers import Chunk, Completion, ModelInfo
 
 
@@ -134,21 +133,10 @@ class Client(Closing, Calls[Stream, Completion, List[int], ModelInfo]):
                 pass
             return stream.completion
 
-    def _unary(
-        self,
-        method: str,
-        request: Any,
-        timeout: Optional[float],
-        read: Callable[[Any], Any],
-    ) -> Any:
-        attempts = Attempts(self._connections.retry, timeout)
+    def _answer(self, call: Unary) -> Any:
         while True:
-            call = getattr(self._connections.next(), method)
-            left = attempts.begin()
             try:
-                return read(
-                    call(request, timeout=left, metadata=self._connections.metadata())
-                )
+                return call.read(call.begin())
             except grpc.RpcError as error:
-                delay = attempts.delay_of(error)
+                delay = call.attempts.delay_of(error)
             time.sleep(delay)
