@@ -163,15 +163,30 @@ ValueOr SortFilter(RenderContext& context, const Value& value,
   return context.NewList(Kind::kList, std::move(sorted));
 }
 
-ValueOr UniqueFilter(RenderContext& context, const Value& value,
-                     const Arguments& arguments) {
+struct KeyedItems {
+  std::vector<Value> items, keys;
+};
+
+// What `filter` compares, and by which keys.
+absl::StatusOr<KeyedItems> ItemsByKey(RenderContext& context,
+                                      const char* filter, const Value& value,
+                                      const Arguments& arguments) {
   NACRE_ASSIGN_OR_RETURN(
       const Bound bound,
-      Bind("unique", arguments, {"case_sensitive", "attribute"}));
-  NACRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Items(context, value));
-  NACRE_ASSIGN_OR_RETURN(const std::vector<Value> keys,
-                         SortKeys(context, items, bound[1].value_or(Value()),
-                                  bound[0].has_value() && Truth(*bound[0])));
+      Bind(filter, arguments, {"case_sensitive", "attribute"}));
+  KeyedItems keyed;
+  NACRE_ASSIGN_OR_RETURN(keyed.items, Items(context, value));
+  NACRE_ASSIGN_OR_RETURN(
+      keyed.keys, SortKeys(context, keyed.items, bound[1].value_or(Value()),
+                           bound[0].has_value() && Truth(*bound[0])));
+  return keyed;
+}
+
+ValueOr UniqueFilter(RenderContext& context, const Value& value,
+                     const Arguments& arguments) {
+  NACRE_ASSIGN_OR_RETURN(const KeyedItems keyed,
+                         ItemsByKey(context, "unique", value, arguments));
+  const auto& [items, keys] = keyed;
   std::set<std::string> seen;
   std::vector<Value> kept;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -185,15 +200,12 @@ template <bool kMax>
 ValueOr ExtremeFilter(RenderContext& context, const Value& value,
                       const Arguments& arguments) {
   NACRE_ASSIGN_OR_RETURN(
-      const Bound bound,
-      Bind(kMax ? "max" : "min", arguments, {"case_sensitive", "attribute"}));
-  NACRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Items(context, value));
+      const KeyedItems keyed,
+      ItemsByKey(context, kMax ? "max" : "min", value, arguments));
+  const auto& [items, keys] = keyed;
   if (items.empty()) {
     return context.NewUndefined("No aggregated item, sequence was empty.");
   }
-  NACRE_ASSIGN_OR_RETURN(const std::vector<Value> keys,
-                         SortKeys(context, items, bound[1].value_or(Value()),
-                                  bound[0].has_value() && Truth(*bound[0])));
   size_t best = 0;
   for (size_t i = 1; i < items.size(); ++i) {
     NACRE_ASSIGN_OR_RETURN(

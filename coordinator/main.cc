@@ -184,6 +184,37 @@ void DrainRequests(Dispatcher* dispatcher, absl::Duration timeout) {
   dispatcher->EndAll();
 }
 
+InferenceLimits ApiLimits(const Limits& limits,
+                          std::shared_ptr<rpc::Connections> connections,
+                          TickThread* ticks) {
+  InferenceLimits api = limits.inference;
+  api.receiving.received =
+      [connections = std::move(connections)](const std::string& peer) {
+        return connections->Received(peer);
+      };
+  api.wake_at = [ticks](int64_t at_ns) { ticks->WakeAt(at_ns); };
+  return api;
+}
+
+void LogAddresses(const CoordinatorServers& servers,
+                  const CoordinatorSecurity& security) {
+  spdlog::info("clients: {} ({}), workers: {}, operators: {} ({})",
+               servers.inference().address(),
+               security.clients == nullptr ? "plaintext" : "TLS",
+               servers.registry().address(), servers.admin().address(),
+               security.peers.server == nullptr ? "plaintext" : "TLS");
+}
+
+// Until the process is told to end, and then until no request runs.
+void ServeAndDrain(absl::Duration drain_timeout, Dispatcher* dispatcher,
+                   Health* health) {
+  HeapTrimmer trimmer({});
+  trimmer.Start();
+  rpc::WaitForTerminationSignal();
+  health->Drain();
+  DrainRequests(dispatcher, drain_timeout);
+}
+
 absl::Status Run(const Flags& flags) {
   NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, flags.log.Parse());
   const Logging logging("coordinator", log_options);
@@ -215,14 +246,9 @@ absl::Status Run(const Flags& flags) {
                             .served_model_name = flags.served_model_name,
                             .worker_timeout_ns = limits.worker_timeout_ns});
   const auto connections = std::make_shared<rpc::Connections>();
-  InferenceLimits inference_limits = limits.inference;
-  inference_limits.receiving.received = [connections](const std::string& peer) {
-    return connections->Received(peer);
-  };
-  inference_limits.wake_at = [&ticks](int64_t at_ns) { ticks.WakeAt(at_ns); };
   InferenceService inference(
       &dispatcher, tokenizer.get(), observability.observer(),
-      std::move(inference_limits), security.authenticator.get());
+      ApiLimits(limits, connections, &ticks), security.authenticator.get());
   AdminService admin(&dispatcher, &registry, security.authenticator.get());
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServers> servers,
                          StartServers(flags, security, limits, connections,
@@ -237,17 +263,8 @@ absl::Status Run(const Flags& flags) {
     health.OnTick(dispatcher.workers());
     return next_ns;
   });
-  spdlog::info("clients: {} ({}), workers: {}, operators: {} ({})",
-               servers->inference().address(),
-               security.clients == nullptr ? "plaintext" : "TLS",
-               servers->registry().address(), servers->admin().address(),
-               security.peers.server == nullptr ? "plaintext" : "TLS");
-
-  HeapTrimmer trimmer({});
-  trimmer.Start();
-  rpc::WaitForTerminationSignal();
-  health.Drain();
-  DrainRequests(&dispatcher, flags.drain_timeout);
+  LogAddresses(*servers, security);
+  ServeAndDrain(flags.drain_timeout, &dispatcher, &health);
   registry.Shutdown();
   servers->Shutdown(absl::Seconds(1));
   ticks.Stop();

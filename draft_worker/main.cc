@@ -28,41 +28,55 @@ struct Borrowed {
   std::unique_ptr<nacre::worker::TensorReader> tensors;
 };
 
+// What drafts at a target, beside its model.
+absl::Status RefuseOwnDrafts(const nacre::worker::OwnDraftFlags& own) {
+  if (!own.medusa.empty()) {
+    return absl::InvalidArgumentError(
+        "--medusa is for target workers: heads read the target's hidden "
+        "states");
+  }
+  if (!own.eagle.empty()) {
+    return absl::InvalidArgumentError(
+        "--eagle is for target workers: the draft reads the target's hidden "
+        "states");
+  }
+  if (!own.glide.empty()) {
+    return absl::InvalidArgumentError(
+        "--glide is for target workers: the draft reads the target's keys and "
+        "values");
+  }
+  return absl::OkStatus();
+}
+
+// Null: nothing is recorded.
+absl::StatusOr<std::unique_ptr<nacre::worker::FeatureFile>> OpenFeatures(
+    const nacre::worker::WorkerOptions& options,
+    const nacre::model::ModelInfo& model) {
+  if (options.record_features.empty()) return nullptr;
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<nacre::worker::FeatureFile> features,
+      nacre::worker::FeatureFile::Open(options.record_features));
+  if (!options.record_hidden.empty()) {
+    NACRE_RETURN_IF_ERROR(
+        features->AddHidden(options.record_hidden, model.hidden_size));
+  }
+  return features;
+}
+
 absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
     const nacre::worker::WorkerOptions& worker_options,
     const nacre::rpc::ChannelSecurity& peers) {
   using nacre::draft_worker::DraftEngine;
   using nacre::draft_worker::PolicyLibrary;
+  NACRE_RETURN_IF_ERROR(RefuseOwnDrafts(worker_options.own_drafts));
   NACRE_ASSIGN_OR_RETURN(
       PolicyLibrary loaded,
       PolicyLibrary::Load(worker_options.policies.files, model->info()));
   auto borrowed = std::make_shared<Borrowed>();
   borrowed->policies = std::move(loaded);
-  if (!worker_options.own_drafts.medusa.empty()) {
-    return absl::InvalidArgumentError(
-        "--medusa is for target workers: heads read the target's hidden "
-        "states");
-  }
-  if (!worker_options.own_drafts.eagle.empty()) {
-    return absl::InvalidArgumentError(
-        "--eagle is for target workers: the draft reads the target's hidden "
-        "states");
-  }
-  if (!worker_options.own_drafts.glide.empty()) {
-    return absl::InvalidArgumentError(
-        "--glide is for target workers: the draft reads the target's keys and "
-        "values");
-  }
-  if (!worker_options.record_features.empty()) {
-    NACRE_ASSIGN_OR_RETURN(
-        borrowed->features,
-        nacre::worker::FeatureFile::Open(worker_options.record_features));
-    if (!worker_options.record_hidden.empty()) {
-      NACRE_RETURN_IF_ERROR(borrowed->features->AddHidden(
-          worker_options.record_hidden, model->info().hidden_size));
-    }
-  }
+  NACRE_ASSIGN_OR_RETURN(borrowed->features,
+                         OpenFeatures(worker_options, model->info()));
   NACRE_ASSIGN_OR_RETURN(borrowed->tensors,
                          worker_options.tensors.transport->make_reader(
                              peers, worker_options.compute.backend));

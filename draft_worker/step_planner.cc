@@ -58,7 +58,8 @@ bool StepPlanner::PlanDraft(Session& session, int max_rows, int64_t now_ns) {
     if (session.schedule.HasNothingToDo()) {
       parts_.accounts->EndWait(session, now_ns);
     } else {
-      parts_.accounts->NoteWait(session, Span::Kind::kWaitVerdict, now_ns);
+      parts_.accounts->NoteWait(session, {.kind = Span::Kind::kWaitVerdict},
+                                now_ns);
     }
     return true;
   }

@@ -89,11 +89,11 @@ void AnswerFormat::Restore() {
     state.last_token = *ids.rbegin();
     // Its first event with text had the prompt's.
     state.echoed = true;
-    if (!request_->wants_logprobs || request_->is_chat) continue;
+    if (!request_->answer.wants_logprobs || request_->is_chat) continue;
     const auto pass = [&](uint32_t id) {
       state.text_offset += CountCharacters(TokenName(id));
     };
-    if (request_->echo) {
+    if (request_->answer.echo) {
       std::for_each(prompt_ids_[0].begin(), prompt_ids_[0].end(), pass);
     }
     std::for_each(ids.begin(), ids.end(), pass);
@@ -125,7 +125,7 @@ OrderedJson AnswerFormat::HeadJson(const char* object) const {
 }
 
 std::string AnswerFormat::EchoText(size_t choice) const {
-  if (!request_->echo) return "";
+  if (!request_->answer.echo) return "";
   const size_t prompt = choice / static_cast<size_t>(request_->n);
   if (const auto* text = std::get_if<std::string>(&request_->prompts[prompt])) {
     return *text;
@@ -135,8 +135,8 @@ std::string AnswerFormat::EchoText(size_t choice) const {
 }
 
 std::string AnswerFormat::TokenName(uint32_t id) const {
-  return request_->tokens_as_ids ? absl::StrCat("token_id:", id)
-                                 : TextOf(*tokenizer_, id).text;
+  return request_->answer.tokens_as_ids ? absl::StrCat("token_id:", id)
+                                        : TextOf(*tokenizer_, id).text;
 }
 
 OrderedJson AnswerFormat::ChatToken(uint32_t id, float logprob) const {
@@ -199,11 +199,11 @@ void AnswerFormat::AddLegacy(const Logprobs& tokens, int most, State* state,
 
 template <typename Answer>
 OrderedJson AnswerFormat::LogprobsOf(size_t choice, const Answer& answer) {
-  if (!request_->wants_logprobs) return nullptr;
+  if (!request_->answer.wants_logprobs) return nullptr;
   if (request_->is_chat) return ChatLogprobs(answer.logprobs());
   State& state = states_[choice];
   Legacy legacy;
-  if (request_->echo && !std::exchange(state.echoed, true)) {
+  if (request_->answer.echo && !std::exchange(state.echoed, true)) {
     // Nothing comes before the first, which so has no probability.
     const auto& ids = prompt_ids_[choice / static_cast<size_t>(request_->n)];
     if (!ids.empty()) {
@@ -235,7 +235,8 @@ OrderedJson AnswerFormat::PromptLogprobs(size_t prompt,
     };
     // Its rank is not known where it is none of the likeliest.
     add(token.token_id(), token.logprob(), nullptr);
-    const int most = std::min(*request_->prompt_logprobs, token.top_ids_size());
+    const int most =
+        std::min(*request_->answer.prompt_logprobs, token.top_ids_size());
     for (int i = 0; i < most; ++i) {
       add(token.top_ids(i), token.top_logprobs(i), i + 1);
     }
@@ -264,11 +265,11 @@ std::string AnswerFormat::Whole(const std::vector<Choices>& prompts) {
       const auto& ids = complete.token_ids();
       choice["stop_reason"] =
           StopReasonOf(complete, ids.empty() ? 0 : *ids.rbegin());
-      if (request_->return_token_ids) {
+      if (request_->answer.return_token_ids) {
         choice["token_ids"] = IdList(complete.token_ids());
         choice["prompt_token_ids"] = IdList(prompt_ids_[prompt]);
       }
-      if (request_->prompt_logprobs && !is_chat) {
+      if (request_->answer.prompt_logprobs && !is_chat) {
         choice["prompt_logprobs"] = PromptLogprobs(prompt, complete);
       }
       choices.push_back(std::move(choice));
@@ -276,11 +277,11 @@ std::string AnswerFormat::Whole(const std::vector<Choices>& prompts) {
   }
   OrderedJson body = HeadJson(is_chat ? "chat.completion" : "text_completion");
   body["choices"] = std::move(choices);
-  if (request_->prompt_logprobs && is_chat) {
+  if (request_->answer.prompt_logprobs && is_chat) {
     body["prompt_logprobs"] = PromptLogprobs(0, prompts.at(0).at(0));
   }
-  body["usage"] = UsageOf(prompts, request_->spec_stats);
-  body["metrics"] = MetricsOf(prompts, request_->spec_stats);
+  body["usage"] = UsageOf(prompts, request_->answer.spec_stats);
+  body["metrics"] = MetricsOf(prompts, request_->answer.spec_stats);
   return Dump(body);
 }
 
@@ -305,9 +306,9 @@ const std::string& AnswerFormat::HeadText() {
 
 std::string AnswerFormat::Event(absl::string_view choice) {
   std::string event = absl::StrCat(HeadText(), ",\"choices\":[", choice, "]");
-  if (request_->usage.continuous) {
+  if (request_->answer.usage.continuous) {
     absl::StrAppend(&event, ",\"usage\":", Dump(RunningUsage()));
-  } else if (request_->usage.included) {
+  } else if (request_->answer.usage.included) {
     absl::StrAppend(&event, ",\"usage\":null");
   }
   if (!start_.is_null()) {
@@ -327,12 +328,12 @@ std::string AnswerFormat::First(size_t choice) {
     const bool is_resumed = request_->generate.has_resume();
     const std::string echo =
         request_->EchoesLogprobs() || is_resumed ? "" : EchoText(choice);
-    if (echo.empty() && !request_->return_token_ids) return "";
+    if (echo.empty() && !request_->answer.return_token_ids) return "";
     json["text"] = echo;
   }
   json["logprobs"] = nullptr;
   json["finish_reason"] = nullptr;
-  if (request_->return_token_ids) {
+  if (request_->answer.return_token_ids) {
     json["prompt_token_ids"] =
         IdList(prompt_ids_[choice / static_cast<size_t>(request_->n)]);
   }
@@ -345,8 +346,8 @@ std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
   state.completion_tokens += chunk.token_ids_size();
   if (!chunk.token_ids().empty())
     state.last_token = *chunk.token_ids().rbegin();
-  if (chunk.text().empty() && !request_->wants_logprobs &&
-      !request_->return_token_ids && !chunk.has_trace()) {
+  if (chunk.text().empty() && !request_->answer.wants_logprobs &&
+      !request_->answer.return_token_ids && !chunk.has_trace()) {
     return "";
   }
   std::string json = absl::StrCat(
@@ -357,11 +358,12 @@ std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
   } else {
     AppendJsonText(chunk.text(), &json);
   }
-  absl::StrAppend(
-      &json, request_->is_chat ? "}" : "", ",\"logprobs\":",
-      request_->wants_logprobs ? Dump(LogprobsOf(choice, chunk)) : "null",
-      ",\"finish_reason\":null");
-  if (request_->return_token_ids) {
+  absl::StrAppend(&json, request_->is_chat ? "}" : "", ",\"logprobs\":",
+                  request_->answer.wants_logprobs
+                      ? Dump(LogprobsOf(choice, chunk))
+                      : "null",
+                  ",\"finish_reason\":null");
+  if (request_->answer.return_token_ids) {
     absl::StrAppend(&json, ",\"token_ids\":", Dump(IdList(chunk.token_ids())));
   }
   if (chunk.has_trace()) {
@@ -390,8 +392,8 @@ std::string AnswerFormat::Usage(const std::vector<Choices>& prompts) const {
   OrderedJson event =
       HeadJson(request_->is_chat ? "chat.completion.chunk" : "text_completion");
   event["choices"] = OrderedJson::array();
-  event["usage"] = UsageOf(prompts, request_->spec_stats);
-  event["metrics"] = MetricsOf(prompts, request_->spec_stats);
+  event["usage"] = UsageOf(prompts, request_->answer.spec_stats);
+  event["metrics"] = MetricsOf(prompts, request_->answer.spec_stats);
   return Dump(event);
 }
 

@@ -97,7 +97,7 @@ void CompletionStream::Start() {
   });
   if (finished_) return;  // it had gone before
   reply_->OnRoom([self] { self->OnRoom(); });
-  if (order_.request.stream) WatchSilence();
+  if (order_.request.answer.stream) WatchSilence();
   for (size_t i = 0; i < calls_.size() && !finished_; ++i) calls_[i]->Next();
 }
 
@@ -116,7 +116,7 @@ void CompletionStream::OnResponse(size_t prompt,
     DropAnswer(response.mutable_complete());
   }
   const size_t choice = prompt * n + response.index();
-  const bool streams = order_.request.stream;
+  const bool streams = order_.request.answer.stream;
   if (response.has_chunk()) {
     if (!response.chunk().numerics_id().empty()) {
       format_.SetNumericsId(response.chunk().numerics_id());
@@ -207,9 +207,10 @@ void CompletionStream::WatchSilence() {
 }
 
 void CompletionStream::Finish() {
-  if (!order_.request.stream) return SendWhole();
+  if (!order_.request.answer.stream) return SendWhole();
   BeginAnswer();
-  if (order_.request.usage.included) WriteEvent(format_.Usage(completes_));
+  if (order_.request.answer.usage.included)
+    WriteEvent(format_.Usage(completes_));
   finished_ = true;
   reply_->Write(kSseDone);
   reply_->End();
@@ -229,8 +230,8 @@ void CompletionStream::SendWhole() {
       self->LetGo();
     });
   };
-  const bool is_long =
-      order_.request.wants_logprobs || order_.request.prompt_logprobs;
+  const bool is_long = order_.request.answer.wants_logprobs ||
+                       order_.request.answer.prompt_logprobs;
   if (!is_long || !loop_->PostWork(write)) write();
 }
 

@@ -165,8 +165,8 @@ void ReadNacre(FieldReader* outer, ApiRequest* request) {
   options->set_policy(reader.Text("policy", kMaxPolicyBytes).value_or(""));
   // What shapes there are, only the service knows.
   options->set_tree(reader.Text("tree", kMaxTreeBytes).value_or(""));
-  request->spec_stats = reader.BoolOr("spec_stats", false);
-  if (request->spec_stats) {
+  request->answer.spec_stats = reader.BoolOr("spec_stats", false);
+  if (request->answer.spec_stats) {
     request->generate.mutable_output()->set_spec_stats(
         v1::SPEC_STATS_LEVEL_DETAILED);
   }
@@ -183,18 +183,19 @@ void ReadNacre(FieldReader* outer, ApiRequest* request) {
 }
 
 void ReadStreaming(FieldReader* reader, ApiRequest* request) {
-  request->stream = reader->BoolOr("stream", false);
+  request->answer.stream = reader->BoolOr("stream", false);
   const OrderedJson* const options = reader->Find("stream_options");
   if (options == nullptr) return;
   if (!options->is_object()) {
     return reader->FailField("stream_options", *options, "an object");
   }
   FieldReader inner(*options, "stream_options.");
-  request->usage.included = inner.BoolOr("include_usage", false);
-  request->usage.continuous = inner.BoolOr("continuous_usage_stats", false);
+  request->answer.usage.included = inner.BoolOr("include_usage", false);
+  request->answer.usage.continuous =
+      inner.BoolOr("continuous_usage_stats", false);
   if (inner.error()) reader->Fail(*inner.error());
-  if (!request->stream &&
-      (request->usage.included || request->usage.continuous)) {
+  if (!request->answer.stream &&
+      (request->answer.usage.included || request->answer.usage.continuous)) {
     reader->Fail(
         BadRequest("stream_options is set without stream", "stream_options"));
   }
@@ -207,13 +208,14 @@ void ReadOutput(FieldReader* reader, ApiRequest* request) {
       reader->BoolOr("skip_special_tokens", true));
   request->generate.set_request_id(
       reader->Text("request_id", kMaxRequestIdBytes).value_or(""));
-  request->return_token_ids = reader->BoolOr("return_token_ids", false);
-  request->tokens_as_ids = reader->BoolOr("return_tokens_as_token_ids", false);
+  request->answer.return_token_ids = reader->BoolOr("return_token_ids", false);
+  request->answer.tokens_as_ids =
+      reader->BoolOr("return_tokens_as_token_ids", false);
   ReadStreaming(reader, request);
   v1::OutputOptions* const output = request->generate.mutable_output();
-  output->set_stream(request->stream);
-  output->set_omit_streamed(request->stream);
-  if (output->trace_chunks() && !request->stream) {
+  output->set_stream(request->answer.stream);
+  output->set_omit_streamed(request->answer.stream);
+  if (output->trace_chunks() && !request->answer.stream) {
     reader->Fail(BadRequest("nacre.trace is set without stream", "nacre"));
   }
 }
@@ -221,11 +223,11 @@ void ReadOutput(FieldReader* reader, ApiRequest* request) {
 void ReadPromptLogprobs(FieldReader* reader, ApiRequest* request) {
   const auto top = reader->Whole("prompt_logprobs", 0, kMaxLogprobs);
   if (!top) return;
-  request->prompt_logprobs = static_cast<int>(*top);
+  request->answer.prompt_logprobs = static_cast<int>(*top);
   request->generate.mutable_output()->set_prompt_logprobs(
       static_cast<uint32_t>(*top));
   // vLLM's streams have no place for it.
-  if (request->stream) {
+  if (request->answer.stream) {
     reader->Fail(
         Unsupported("prompt_logprobs is not supported with stream: echo with "
                     "logprobs of a completion is",
@@ -451,7 +453,7 @@ void ReadPromptOnly(FieldReader* reader, ApiRequest* request) {
   if (!request->PromptOnly()) return;
   const char* const name =
       request->max_completion_tokens ? "max_completion_tokens" : "max_tokens";
-  if (!request->echo) {
+  if (!request->answer.echo) {
     reader->Fail(BadRequest(
         absl::StrCat(name, " is 0 without echo, expected 1 at least"), name));
   } else if (request->resumption.offered || request->generate.has_resume()) {
@@ -479,7 +481,7 @@ std::optional<ApiError> ConvertCompletion(const OrderedJson& body,
   ReadPrompts(&reader, request);
   ReadCommon(defaults, &reader, request);
   request->add_special_tokens = reader.BoolOr("add_special_tokens", true);
-  request->echo = reader.BoolOr("echo", false);
+  request->answer.echo = reader.BoolOr("echo", false);
   ReadPromptOnly(&reader, request);
   if (const OrderedJson* const found = reader.Find("chat_template")) {
     reader.Fail(
@@ -492,7 +494,7 @@ std::optional<ApiError> ConvertCompletion(const OrderedJson& body,
   const bool is_off = asked != nullptr && *asked == false;
   if (const auto logprobs =
           is_off ? std::nullopt : reader.Whole("logprobs", 0, kMaxLogprobs)) {
-    request->wants_logprobs = true;
+    request->answer.wants_logprobs = true;
     request->generate.mutable_output()->set_logprobs(
         static_cast<uint32_t>(*logprobs));
   }
@@ -526,9 +528,9 @@ std::optional<ApiError> ConvertChat(const OrderedJson& body,
   request->template_values.add_generation_prompt =
       reader.BoolOr("add_generation_prompt", true);
   ReadTemplateValues(&reader, request);
-  request->wants_logprobs = reader.BoolOr("logprobs", false);
+  request->answer.wants_logprobs = reader.BoolOr("logprobs", false);
   const int64_t top = reader.Whole("top_logprobs", 0, kMaxLogprobs).value_or(0);
-  if (request->wants_logprobs) {
+  if (request->answer.wants_logprobs) {
     request->generate.mutable_output()->set_logprobs(
         static_cast<uint32_t>(top));
   } else if (top > 0) {

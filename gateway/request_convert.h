@@ -49,6 +49,19 @@ struct StreamedUsage {
   bool continuous = false;
 };
 
+// What the client sees of the answer.
+struct AnswerOptions {
+  bool stream = false;
+  StreamedUsage usage;
+  bool echo = false;
+  bool wants_logprobs = false;
+  // vLLM's, of the prompt: with so many of the likeliest beside.
+  std::optional<int> prompt_logprobs;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;  // "token_id:42" for a token of logprobs
+  bool spec_stats = false;     // a value for each round
+};
+
 // What a chat's template shows beside messages, tools and documents.
 struct TemplateValues {
   OrderedJson named = OrderedJson::object();
@@ -76,16 +89,8 @@ struct ApiRequest {
   std::optional<uint32_t> max_tokens;  // 0: with echo only
   bool max_completion_tokens = false;  // is what that is called
   int n = 1;
-  bool stream = false;
-  StreamedUsage usage;
-  bool echo = false;
-  bool wants_logprobs = false;
-  // vLLM's, of the prompt: with so many of the likeliest beside.
-  std::optional<int> prompt_logprobs;
+  AnswerOptions answer;
   bool add_special_tokens = true;
-  bool return_token_ids = false;
-  bool tokens_as_ids = false;  // "token_id:42" for a token of logprobs
-  bool spec_stats = false;     // a value for each round
   Resumption resumption;
   std::vector<std::string> ignored;  // names of unknown fields
 
@@ -95,7 +100,7 @@ struct ApiRequest {
   // Whether nothing but the prompt is echoed.
   bool PromptOnly() const { return max_tokens == 0u; }
   // Whether the prompt is echoed with what the target says of its tokens.
-  bool EchoesLogprobs() const { return echo && wants_logprobs; }
+  bool EchoesLogprobs() const { return answer.echo && answer.wants_logprobs; }
 };
 
 // Most prompts of one request, and most choices of all of them.

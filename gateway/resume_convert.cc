@@ -137,15 +137,15 @@ void ReadResume(FieldReader* nacre, ApiRequest* request) {
 
 void CheckResume(FieldReader* reader, ApiRequest* request) {
   // Its events have their tokens.
-  request->return_token_ids =
-      request->return_token_ids || request->resumption.offered;
+  request->answer.return_token_ids =
+      request->answer.return_token_ids || request->resumption.offered;
   const bool resumes = request->generate.has_resume();
   if (!resumes && !request->resumption.offered) return;
   const char* const name = resumes ? "nacre.resume" : "nacre.resumable";
   const auto fail = [&](absl::string_view why) {
     reader->Fail(BadRequest(absl::StrCat(name, " is set ", why), "nacre"));
   };
-  if (!request->stream) fail("without stream");
+  if (!request->answer.stream) fail("without stream");
   if (request->prompts.size() > 1) fail("with more than one prompt");
   if (!IsRepeatable(request->generate)) {
     fail(

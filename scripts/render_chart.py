@@ -315,6 +315,8 @@ REFUSED = [
                  "resources": {"limits": {"nvidia.com/gpu": 2}}}},
      ["target.gpu.count is 1, but target.resources.limits has 2 of nvidia.com/gpu"]),
     ({"draft": {"flags": {"weights": "fp8"}}}, ["draft.flags.weights is fp8"]),
+    ({"draft": {"flags": {"tensor-transport": "nccl"}}},
+     ["draft.flags.tensor-transport is nccl, but draft.flags.backend is cpu"]),
     ({"target": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "kv-type": "int8"}}},
      ["target.flags.kv-type is int8, but target.flags.backend is cuda"]),
     ({"draft": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "prefix-cache-size": "4G"}}},

@@ -84,7 +84,8 @@ bool StepPlanner::PlanVerify(Session& session, int max_rows, int64_t now_ns,
       *idle = WorkerState::kWaitDraftTokens;
       break;
     case TargetSession::Readiness::kWaitAcknowledge:
-      parts_.accounts->NoteWait(session, Span::Kind::kWaitAcknowledge, now_ns);
+      parts_.accounts->NoteWait(session, {.kind = Span::Kind::kWaitAcknowledge},
+                                now_ns);
       if (*idle == WorkerState::kNoWork) *idle = WorkerState::kWaitAcknowledge;
       break;
     case TargetSession::Readiness::kFinished:
@@ -244,8 +245,10 @@ void StepPlanner::AddRows(Session& session, int max_rows, int64_t now_ns,
 void StepPlanner::NoteDraftWait(Session& session,
                                 absl::optional<int64_t> deadline_ns,
                                 int64_t now_ns, worker::StepOutcome* outcome) {
-  parts_.accounts->NoteWait(session, Span::Kind::kWaitDraftTokens, now_ns,
-                            session.schedule.wait().missed());
+  parts_.accounts->NoteWait(session,
+                            {.kind = Span::Kind::kWaitDraftTokens,
+                             .after_miss = session.schedule.wait().missed()},
+                            now_ns);
   if (deadline_ns.has_value() && (!outcome->deadline_ns.has_value() ||
                                   *deadline_ns < *outcome->deadline_ns)) {
     outcome->deadline_ns = deadline_ns;

@@ -1,9 +1,11 @@
 #include "tokenizer/decoder_stages.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "tokenizer/byte_level.h"
+#include "tokenizer/sentencepiece_model.h"
 
 namespace nacre::tokenizer {
 namespace {
@@ -11,24 +13,13 @@ namespace {
 // The byte of "<0xE2>", or -1. Hexadecimal digits of either case, and a plus
 // sign, count, as they do for Rust's from_str_radix.
 int FallbackByte(absl::string_view token) {
-  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') {
-    return -1;
+  if (token.size() != 6) return -1;
+  std::string piece(token);
+  if (piece[3] == '+') piece[3] = '0';
+  for (const size_t at : {size_t{3}, size_t{4}}) {
+    piece[at] = absl::ascii_toupper(static_cast<unsigned char>(piece[at]));
   }
-  absl::string_view digits = token.substr(3, 2);
-  absl::ConsumePrefix(&digits, "+");
-  int value = 0;
-  for (const char c : digits) {
-    if (c >= '0' && c <= '9') {
-      value = value * 16 + (c - '0');
-    } else if (c >= 'A' && c <= 'F') {
-      value = value * 16 + (c - 'A' + 10);
-    } else if (c >= 'a' && c <= 'f') {
-      value = value * 16 + (c - 'a' + 10);
-    } else {
-      return -1;
-    }
-  }
-  return value;
+  return BytePieceValue(piece);
 }
 
 }  // namespace

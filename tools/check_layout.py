@@ -101,7 +101,7 @@ PROTO_FILES = [
     "worker/process/registration.h",
     "worker/process/registration.cc",
     # What both ends of a stream of tensors say about the link beside it.
-    *[f"worker/tensors/nccl_{end}" for end in
+    *[f"worker/tensors/link_{end}" for end in
       ("receiver.h", "receiver.cc", "sender.h", "sender.cc")],
     # What the gateway's client has of an answer, as it came.
     "gateway/cut_answer.h",
@@ -172,6 +172,7 @@ TESTED_BY = {
                           ("row_sampler", "draws"), ("step_planner", "trees"),
                           ("step_verdicts", "verify"),
                           ("suffix_memory", "suffixes"))},
+    "common/rpc/watched_health.cc": "tests/worker/process/health_test.cc",
     "telemetry/otlp_client.cc": "tests/telemetry/otlp_exporter_test.cc",
     "telemetry/otel_variables.cc":
         "tests/telemetry/collector_settings_test.cc",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "common/status_macros.h"
@@ -23,25 +24,68 @@ constexpr Verifications kVerifications[] = {
     {Verification::kRatio, v1::VERIFICATION_RATIO},
 };
 
-void EncodeOpen(const OpenTarget& open, v1::OpenTarget* proto) {
+// One of ids in an open. Its name is for the refusal.
+struct IdList {
+  const char* name;
+  const ProtoIds& proto;
+  std::vector<int32_t>* ids;
+};
+
+// The lists that it leaves out would be too long to take.
+absl::Status DecodeLists(std::initializer_list<IdList> lists) {
+  for (const IdList& list : lists) {
+    NACRE_RETURN_IF_ERROR(
+        CheckCount(list.name, list.proto.size(), kMaxTokenIds));
+  }
+  for (const IdList& list : lists) *list.ids = ToIds(list.proto);
+  return absl::OkStatus();
+}
+
+// What both workers are told of a session.
+template <typename Open, typename Proto>
+void EncodeSession(const Open& open, Proto* proto) {
   proto->set_session_id(open.session_id);
+  proto->set_request_id(open.request_id);
+  proto->set_epoch(open.epoch);
   FillIds(open.token_ids, proto->mutable_token_ids());
   proto->set_prompt_length(static_cast<uint32_t>(open.prompt_length));
-  proto->set_max_tokens(static_cast<uint32_t>(open.max_tokens));
+  proto->set_min_tokens(static_cast<uint32_t>(open.min_tokens));
   *proto->mutable_sampling() = EncodeSampling(open.sampling);
+  *proto->mutable_plan() = EncodePlan(open.plan);
+  proto->set_num_slots(static_cast<uint32_t>(open.num_slots));
+  proto->set_verification(EncodeEnum(kVerifications, open.verification));
+  proto->set_hidden_channel(open.hidden_channel);
+}
+
+// `lists`: its own, and token_ids.
+template <typename Proto, typename Open>
+void DecodeSession(const Proto& proto, std::initializer_list<IdList> lists,
+                   Open* open) {
+  open->refusal = DecodeLists(lists);
+  if (open->refusal.ok()) {
+    open->refusal = DecodeEnum("verification", kVerifications,
+                               proto.verification(), &open->verification);
+  }
+  open->session_id = proto.session_id();
+  open->request_id = proto.request_id();
+  open->epoch = proto.epoch();
+  open->prompt_length = ToInt(proto.prompt_length());
+  open->min_tokens = ToLimit(proto.min_tokens());
+  open->sampling = DecodeSampling(proto.sampling());
+  open->plan = DecodePlan(proto.plan());
+  open->num_slots = ToLimit(proto.num_slots());
+  open->hidden_channel = proto.hidden_channel();
+}
+
+void EncodeOpen(const OpenTarget& open, v1::OpenTarget* proto) {
+  EncodeSession(open, proto);
+  proto->set_max_tokens(static_cast<uint32_t>(open.max_tokens));
   FillIds(open.stop_token_ids, proto->mutable_stop_token_ids());
   proto->set_ignore_eos(open.ignore_eos);
-  *proto->mutable_plan() = EncodePlan(open.plan);
-  proto->set_epoch(open.epoch);
   proto->set_has_draft(open.has_draft);
-  proto->set_min_tokens(static_cast<uint32_t>(open.min_tokens));
   if (open.logprobs.has_value()) {
     proto->set_logprobs(static_cast<uint32_t>(*open.logprobs));
   }
-  proto->set_request_id(open.request_id);
-  proto->set_verification(EncodeEnum(kVerifications, open.verification));
-  proto->set_hidden_channel(open.hidden_channel);
-  proto->set_num_slots(static_cast<uint32_t>(open.num_slots));
   if (open.suffixes.has_value()) {
     v1::SuffixDrafting* suffixes = proto->mutable_suffixes();
     suffixes->set_owner_high((*open.suffixes)[0]);
@@ -54,38 +98,21 @@ void EncodeOpen(const OpenTarget& open, v1::OpenTarget* proto) {
       static_cast<uint32_t>(open.first_prompt_logprob));
 }
 
-// The lists that it leaves out would be too long to take.
-absl::Status DecodeLists(const v1::OpenTarget& proto, OpenTarget* open) {
-  NACRE_RETURN_IF_ERROR(
-      CheckCount("OpenTarget.token_ids", proto.token_ids_size(), kMaxTokenIds));
-  NACRE_RETURN_IF_ERROR(CheckCount("OpenTarget.stop_token_ids",
-                                   proto.stop_token_ids_size(), kMaxTokenIds));
-  open->token_ids = ToIds(proto.token_ids());
-  open->stop_token_ids = ToIds(proto.stop_token_ids());
-  return DecodeEnum("verification", kVerifications, proto.verification(),
-                    &open->verification);
-}
-
 OpenTarget DecodeOpen(const v1::OpenTarget& proto) {
   OpenTarget open;
-  open.refusal = DecodeLists(proto, &open);
-  open.session_id = proto.session_id();
-  open.request_id = proto.request_id();
-  open.prompt_length = ToInt(proto.prompt_length());
+  DecodeSession(proto,
+                {{"OpenTarget.token_ids", proto.token_ids(), &open.token_ids},
+                 {"OpenTarget.stop_token_ids", proto.stop_token_ids(),
+                  &open.stop_token_ids}},
+                &open);
   open.max_tokens = ToLimit(proto.max_tokens());
-  open.sampling = DecodeSampling(proto.sampling());
   open.ignore_eos = proto.ignore_eos();
-  open.min_tokens = ToLimit(proto.min_tokens());
   if (proto.has_logprobs()) open.logprobs = ToLimit(proto.logprobs());
   if (proto.has_prompt_logprobs()) {
     open.prompt_logprobs = ToLimit(proto.prompt_logprobs());
   }
   open.first_prompt_logprob = ToInt(proto.first_prompt_logprob());
-  open.plan = DecodePlan(proto.plan());
-  open.epoch = proto.epoch();
   open.has_draft = proto.has_draft();
-  open.hidden_channel = proto.hidden_channel();
-  open.num_slots = ToLimit(proto.num_slots());
   if (proto.has_suffixes()) {
     open.suffixes = {proto.suffixes().owner_high(),
                      proto.suffixes().owner_low()};
@@ -94,60 +121,32 @@ OpenTarget DecodeOpen(const v1::OpenTarget& proto) {
 }
 
 void EncodeOpen(const OpenDraft& open, v1::OpenDraft* proto) {
-  proto->set_session_id(open.session_id);
-  proto->set_epoch(open.epoch);
-  FillIds(open.token_ids, proto->mutable_token_ids());
-  proto->set_prompt_length(static_cast<uint32_t>(open.prompt_length));
+  EncodeSession(open, proto);
   proto->set_max_length(static_cast<uint32_t>(open.max_length));
-  *proto->mutable_sampling() = EncodeSampling(open.sampling);
   FillIds(open.end_token_ids, proto->mutable_end_token_ids());
   proto->set_vocab_limit(static_cast<uint32_t>(open.vocab_limit));
-  *proto->mutable_plan() = EncodePlan(open.plan);
-  proto->set_min_tokens(static_cast<uint32_t>(open.min_tokens));
-  proto->set_request_id(open.request_id);
-  proto->set_num_slots(static_cast<uint32_t>(open.num_slots));
   proto->set_policy(open.policy);
   FillIds(open.oracle_token_ids, proto->mutable_oracle_token_ids());
   proto->set_target_fingerprint(open.target_fingerprint);
-  proto->set_verification(EncodeEnum(kVerifications, open.verification));
   proto->set_hidden_address(open.hidden_address);
-  proto->set_hidden_channel(open.hidden_channel);
   proto->set_tells_candidates(open.tells_candidates);
-}
-
-absl::Status DecodeLists(const v1::OpenDraft& proto, OpenDraft* open) {
-  NACRE_RETURN_IF_ERROR(
-      CheckCount("OpenDraft.token_ids", proto.token_ids_size(), kMaxTokenIds));
-  NACRE_RETURN_IF_ERROR(CheckCount("OpenDraft.end_token_ids",
-                                   proto.end_token_ids_size(), kMaxTokenIds));
-  NACRE_RETURN_IF_ERROR(CheckCount("OpenDraft.oracle_token_ids",
-                                   proto.oracle_token_ids_size(),
-                                   kMaxTokenIds));
-  open->token_ids = ToIds(proto.token_ids());
-  open->end_token_ids = ToIds(proto.end_token_ids());
-  open->oracle_token_ids = ToIds(proto.oracle_token_ids());
-  return DecodeEnum("verification", kVerifications, proto.verification(),
-                    &open->verification);
 }
 
 OpenDraft DecodeOpen(const v1::OpenDraft& proto) {
   OpenDraft open;
-  open.refusal = DecodeLists(proto, &open);
-  open.session_id = proto.session_id();
-  open.request_id = proto.request_id();
-  open.epoch = proto.epoch();
-  open.prompt_length = ToInt(proto.prompt_length());
+  DecodeSession(
+      proto,
+      {{"OpenDraft.token_ids", proto.token_ids(), &open.token_ids},
+       {"OpenDraft.end_token_ids", proto.end_token_ids(), &open.end_token_ids},
+       {"OpenDraft.oracle_token_ids", proto.oracle_token_ids(),
+        &open.oracle_token_ids}},
+      &open);
   open.max_length = ToLimit(proto.max_length());
-  open.min_tokens = ToLimit(proto.min_tokens());
-  open.sampling = DecodeSampling(proto.sampling());
   open.vocab_limit = ToLimit(proto.vocab_limit());
-  open.num_slots = ToLimit(proto.num_slots());
   open.policy = proto.policy();
   open.target_fingerprint = proto.target_fingerprint();
   open.hidden_address = proto.hidden_address();
-  open.hidden_channel = proto.hidden_channel();
   open.tells_candidates = proto.tells_candidates();
-  open.plan = DecodePlan(proto.plan());
   return open;
 }
 

@@ -27,13 +27,8 @@ bool AnyDraft(const std::vector<WorkerStatus>& workers) {
 }  // namespace
 
 Health::Health(Options options)
-    : options_(std::move(options)),
-      watchdog_(options_.hang_timeout, options_.period) {
-  {
-    absl::MutexLock lock(&mu_);
-    Publish();
-  }
-  thread_.Start(options_.period, [this] { Look(); });
+    : WatchedHealth(options), options_(std::move(options)) {
+  Start();
 }
 
 void Health::OnTick(const std::vector<WorkerStatus>& workers) {
@@ -43,7 +38,7 @@ void Health::OnTick(const std::vector<WorkerStatus>& workers) {
   const Target before = target_;
   SeeTarget(AnyReady(workers, WorkerRole::kTarget));
   if (target_ == before && has_draft == has_draft_) return;
-  if (has_draft != has_draft_ && !draining_) {
+  if (has_draft != has_draft_ && !drains()) {
     if (has_draft) {
       spdlog::info("a draft takes sessions");
     } else {
@@ -65,7 +60,7 @@ void Health::SeeTarget(bool is_there) {
   } else if (before != Target::kAwaited || now_ns >= awaited_until_ns_) {
     target_ = Target::kNone;
   }
-  if (target_ == before || draining_) return;
+  if (target_ == before || drains()) return;
   switch (target_) {
     case Target::kThere:
       spdlog::info("ready: a target takes sessions");
@@ -79,19 +74,13 @@ void Health::SeeTarget(bool is_there) {
   }
 }
 
-void Health::Drain() {
-  absl::MutexLock lock(&mu_);
-  draining_ = true;
-  Publish();
-}
-
 telemetry::HealthState Health::state() const {
   absl::MutexLock lock(&mu_);
   telemetry::HealthState state;
-  state.live = !hung_;
+  state.live = IsLive();
   state.ready = IsReady();
-  state.note = hung_                         ? "the dispatcher hangs"
-               : draining_                   ? "draining"
+  state.note = hangs()                       ? "the dispatcher hangs"
+               : drains()                    ? "draining"
                : target_ == Target::kNone    ? "no target takes sessions"
                : target_ == Target::kAwaited ? "waits for a target"
                : had_draft_ && !has_draft_ ? "degraded, no draft takes sessions"
@@ -99,28 +88,15 @@ telemetry::HealthState Health::state() const {
   return state;
 }
 
-bool Health::IsReady() const {
-  return !hung_ && !draining_ && target_ != Target::kNone;
-}
-
-void Health::Publish() {
-  options_.set_serving("startup", true);
-  options_.set_serving("liveness", !hung_);
-  options_.set_serving("readiness", IsReady());
-  options_.set_serving("", IsReady());
-}
-
 void Health::Look() {
   absl::MutexLock lock(&mu_);
-  const bool hung =
-      watchdog_.Observe(options_.ticks->progress(), MonotonicNs());
+  const bool has_changed = Observe(options_.ticks->progress(), MonotonicNs());
   // Without it there would be no tick for as long as nothing is due.
   options_.ticks->WakeAt(MonotonicNs());
-  if (hung == hung_) return;
-  hung_ = hung;
-  if (hung) {
+  if (!has_changed) return;
+  if (hangs()) {
     spdlog::error("the dispatcher hangs: no tick has ended for {} ms",
-                  watchdog_.stalled_ns() / 1'000'000);
+                  stalled_ms());
   } else {
     spdlog::warn("the dispatcher goes on");
   }

@@ -42,7 +42,7 @@ class AnswerConvertTest : public ::testing::Test {
 };
 
 TEST_F(AnswerConvertTest, AChatHasAMessageAndLogprobsOfItsKind) {
-  request_.is_chat = request_.wants_logprobs = true;
+  request_.is_chat = request_.answer.wants_logprobs = true;
   const OrderedJson body = OrderedJson::parse(Format().Whole({{Complete()}}));
   EXPECT_EQ(body["object"], "chat.completion");
   EXPECT_EQ(body["created"], 5);
@@ -62,20 +62,20 @@ TEST_F(AnswerConvertTest, AChatHasAMessageAndLogprobsOfItsKind) {
 
 // lm-eval looks for the drawn token among the likeliest.
 TEST_F(AnswerConvertTest, ACompletionsLogprobsHoldTheDrawnToken) {
-  request_.wants_logprobs = true;
+  request_.answer.wants_logprobs = true;
   const OrderedJson body = OrderedJson::parse(Format().Whole({{Complete()}}));
   EXPECT_EQ(Dump(body["choices"][0]["logprobs"]),
             R"({"tokens":[" main"],"token_logprobs":[-0.5],)"
             R"("top_logprobs":[{" def":-0.25," main":-0.5}],)"
             R"("text_offset":[0]})");
-  request_.tokens_as_ids = true;
+  request_.answer.tokens_as_ids = true;
   const OrderedJson ids = OrderedJson::parse(Format().Whole({{Complete()}}));
   EXPECT_EQ(ids["choices"][0]["logprobs"]["tokens"][0], "token_id:2593");
 }
 
 // What lm-eval adds up: all tokens of the prompt, of which the first has none.
 TEST_F(AnswerConvertTest, AnEchoedPromptHasItsLogprobsToo) {
-  request_.wants_logprobs = request_.echo = true;
+  request_.answer.wants_logprobs = request_.answer.echo = true;
   request_.prompts = {std::vector<uint32_t>{1, 503}};
   request_.generate.mutable_output()->set_logprobs(1);
   v1::Complete complete = Complete();
@@ -115,7 +115,7 @@ TEST_F(AnswerConvertTest, AnEchoedPromptHasItsLogprobsToo) {
 }
 
 TEST_F(AnswerConvertTest, VllmsPromptLogprobsHaveIdsAndRanks) {
-  request_.prompt_logprobs = 1;
+  request_.answer.prompt_logprobs = 1;
   v1::Complete complete = Complete();
   v1::TokenLogprobs* const token = complete.add_prompt_logprobs();
   token->set_token_id(503);
@@ -130,7 +130,7 @@ TEST_F(AnswerConvertTest, VllmsPromptLogprobsHaveIdsAndRanks) {
   EXPECT_EQ(Dump(OrderedJson::parse(
                 Format().Whole({{complete}}))["choices"][0]["prompt_logprobs"]),
             expected);
-  request_.prompt_logprobs = 2;
+  request_.answer.prompt_logprobs = 2;
   EXPECT_EQ(
       OrderedJson::parse(Format().Whole(
           {{complete}}))["choices"][0]["prompt_logprobs"][1]["503"]["rank"],
@@ -172,7 +172,7 @@ TEST_F(AnswerConvertTest, TheStopReasonIsTheStringOrTheTokenThatEndedIt) {
 }
 
 TEST_F(AnswerConvertTest, OffsetsGoOnOverTheEventsOfAStream) {
-  request_.wants_logprobs = true;
+  request_.answer.wants_logprobs = true;
   AnswerFormat format = Format();
   v1::Chunk chunk;
   *chunk.mutable_logprobs() = Complete().logprobs();
@@ -189,14 +189,14 @@ TEST_F(AnswerConvertTest, EventsSayOnlyWhatWasAskedFor) {
   chunk.add_token_ids(5);
   EXPECT_EQ(format.First(0), "");
   EXPECT_EQ(format.Piece(0, chunk), "");  // holds back half a character
-  request_.return_token_ids = true;
+  request_.answer.return_token_ids = true;
   EXPECT_EQ(
       OrderedJson::parse(format.Piece(0, chunk))["choices"][0]["token_ids"][0],
       5);
   EXPECT_EQ(
       OrderedJson::parse(format.First(0))["choices"][0]["prompt_token_ids"][1],
       503);
-  request_.usage.continuous = true;
+  request_.answer.usage.continuous = true;
   EXPECT_EQ(
       OrderedJson::parse(format.Piece(0, chunk))["usage"]["completion_tokens"],
       3);
@@ -209,7 +209,7 @@ TEST_F(AnswerConvertTest, EventsSayOnlyWhatWasAskedFor) {
 TEST_F(AnswerConvertTest, EventsAreOneLineOfJsonInTheOrderOfTheApi) {
   for (const bool is_chat : {false, true}) {
     request_.is_chat = is_chat;
-    request_.usage.included = true;
+    request_.answer.usage.included = true;
     AnswerFormat format = Format();
     v1::Chunk chunk;
     chunk.add_token_ids(5);
@@ -232,8 +232,8 @@ TEST_F(AnswerConvertTest, EventsAreOneLineOfJsonInTheOrderOfTheApi) {
 }
 
 TEST_F(AnswerConvertTest, EventsWithAllThatMayBeAskedForAreOneLineToo) {
-  request_.wants_logprobs = request_.return_token_ids = true;
-  request_.usage.continuous = request_.resumption.offered = true;
+  request_.answer.wants_logprobs = request_.answer.return_token_ids = true;
+  request_.answer.usage.continuous = request_.resumption.offered = true;
   for (const bool is_chat : {false, true}) {
     request_.is_chat = is_chat;
     AnswerFormat format = Format();

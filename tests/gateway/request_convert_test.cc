@@ -94,9 +94,9 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
   EXPECT_EQ(proto.speculation().verification(), v1::VERIFICATION_RATIO);
   EXPECT_TRUE(proto.speculation().has_suffixes());
   EXPECT_FALSE(proto.speculation().suffixes());
-  EXPECT_TRUE(request.usage.included && request.usage.continuous);
+  EXPECT_TRUE(request.answer.usage.included && request.answer.usage.continuous);
   EXPECT_FALSE(request.add_special_tokens);
-  EXPECT_TRUE(request.return_token_ids);
+  EXPECT_TRUE(request.answer.return_token_ids);
   EXPECT_TRUE(request.ignored.empty());
 }
 
@@ -145,7 +145,7 @@ TEST(RequestConvertTest, ChatsAreNormalized) {
   EXPECT_EQ(request.messages[0]["content"], "a\nb");
   EXPECT_TRUE(request.messages[1]["content"].is_null());
   EXPECT_EQ(request.max_tokens, 5u);
-  EXPECT_TRUE(request.wants_logprobs);
+  EXPECT_TRUE(request.answer.wants_logprobs);
   EXPECT_EQ(request.generate.output().logprobs(), 0u);
   EXPECT_FALSE(request.add_special_tokens);
   EXPECT_EQ(request.template_values.named["enable_thinking"], false);
@@ -292,7 +292,7 @@ TEST(RequestConvertTest, TheTemplateHearsOfTheEffort) {
 
 TEST(RequestConvertTest, NoLogprobsOfACompletionMayBeSaidAsOfAChat) {
   const ApiRequest request = Convert(R"({"prompt": "a", "logprobs": false})");
-  EXPECT_FALSE(request.wants_logprobs);
+  EXPECT_FALSE(request.answer.wants_logprobs);
   EXPECT_FALSE(request.generate.output().has_logprobs());
 }
 

@@ -259,6 +259,14 @@ TEST(PerplexityCommandTest, PrintsOneLineOrJson) {
   EXPECT_THAT(Nacre(with_json).out, HasSubstr("keys and values f32"));
 }
 
+TEST(PerplexityCommandTest, RefusesWhatWorkersRefuse) {
+  const Outcome outcome =
+      Nacre({"perplexity", "--model", "m", "--texts", "t", "--device", "-1"});
+  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_THAT(outcome.err, HasSubstr("flag --device: \"-1\" is not a device "
+                                     "number of 0 or more"));
+}
+
 TEST(InflateCommandTest, RefusesMissingFlagsAndReportsErrors) {
   EXPECT_EQ(Nacre({"inflate", "--in", "a", "--out", "b"}).code, kExitUsage);
   const TemporaryFolder folder;
@@ -317,7 +325,8 @@ TEST(UpCommandTest, RefusesBadValuesOfWorkersFlagsItself) {
        {"--max-memory=0", "--prefix-cache=yes", "--suffix-cache=1",
         "--medusa-tree=static:/none", "--draft-step-time=x",
         "--policy-file=none=d", "--draft-device=-1", "--tensor-parallel=3",
-        "--target-step-time=", "--tensor-transport=pigeon"}) {
+        "--target-step-time=", "--tensor-transport=pigeon",
+        "--least-vocabulary-share=2"}) {
     const Outcome outcome =
         Nacre({"up", "--target-model=t", "--draft-model=d", flag});
     EXPECT_EQ(outcome.code, kExitUsage) << flag;

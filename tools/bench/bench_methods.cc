@@ -60,6 +60,21 @@ absl::StatusOr<BenchMethod> ParseEntry(absl::string_view text,
   return entry;
 }
 
+// Each method with each of the values, but for ar, which drafts nothing.
+template <typename Value, typename Set>
+std::vector<BenchMethod> Crossed(const std::vector<BenchMethod>& methods,
+                                 const std::vector<Value>& values, Set set) {
+  std::vector<BenchMethod> crossed;
+  for (const BenchMethod& method : methods) {
+    if (method.method == v1::METHOD_AR) {
+      crossed.push_back(method);
+      continue;
+    }
+    for (const Value& value : values) set(value, &crossed.emplace_back(method));
+  }
+  return crossed;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<BenchMethod>> ParseBenchMethods(
@@ -119,19 +134,11 @@ std::vector<BenchMethod> WithPolicies(
     const std::vector<BenchMethod>& methods,
     const std::vector<std::string>& policies) {
   if (policies.empty()) return methods;
-  std::vector<BenchMethod> crossed;
-  for (const BenchMethod& method : methods) {
-    if (method.method == v1::METHOD_AR) {
-      crossed.push_back(method);
-      continue;
-    }
-    for (const std::string& policy : policies) {
-      BenchMethod& entry = crossed.emplace_back(method);
-      entry.name = absl::StrCat(method.name, "/", policy);
-      entry.policy = policy;
-    }
-  }
-  return crossed;
+  return Crossed(methods, policies,
+                 [](const std::string& policy, BenchMethod* entry) {
+                   absl::StrAppend(&entry->name, "/", policy);
+                   entry->policy = policy;
+                 });
 }
 
 absl::StatusOr<std::vector<v1::Verification>> ParseBenchVerifications(
@@ -153,19 +160,13 @@ absl::StatusOr<std::vector<v1::Verification>> ParseBenchVerifications(
 std::vector<BenchMethod> WithVerifications(
     const std::vector<BenchMethod>& methods,
     const std::vector<v1::Verification>& verifications) {
-  std::vector<BenchMethod> crossed;
-  for (const BenchMethod& method : methods) {
-    if (method.method == v1::METHOD_AR) {
-      crossed.push_back(method);
-      continue;
-    }
-    for (const v1::Verification verification : verifications) {
-      BenchMethod& entry = crossed.emplace_back(method);
-      entry.verification = verification;
-      if (entry.is_ratio()) absl::StrAppend(&entry.name, "+ratio");
-    }
-  }
-  return crossed;
+  return Crossed(methods, verifications,
+                 [](v1::Verification verification, BenchMethod* entry) {
+                   entry->verification = verification;
+                   if (entry->is_ratio()) {
+                     absl::StrAppend(&entry->name, "+ratio");
+                   }
+                 });
 }
 
 absl::StatusOr<std::vector<BenchMethod>> WithTrees(

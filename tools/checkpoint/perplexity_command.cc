@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "tools/checkpoint/perplexity.h"
 #include "tools/commands.h"
+#include "worker/process/options.h"
 
 namespace nacre::tools {
 
@@ -57,11 +58,7 @@ int PerplexityCommand(const std::vector<std::string>& args,
   flags.Add("texts", "FILE", &texts,
             "one JSON object a line with `text` or `prompt`");
   flags.Add("limit", "N", &limit, "use only the first N texts");
-  flags.Add("weights", "T", &options.backend.weights,
-            kernels::kWeightTypesHelp);
-  flags.Add("kv-type", "T", &options.backend.kv_type, kernels::kKvTypesHelp);
-  flags.Add("backend", "B", &options.backend.kind, "cpu, reference or cuda");
-  flags.Add("device", "N", &options.backend.device, "accelerator, with cuda");
+  worker::RegisterBackend(&options.backend, &flags);
   flags.Add("cpus", "LIST", &cpus,
             "cores to compute on, as in 0-3,6 (default: one thread)");
   flags.Add("json", "", &json, "print the numbers as one JSON object");

@@ -34,8 +34,9 @@ class Cluster {
     worker::PaceOfSteps target_steps;    // --target-
     worker::PaceOfSteps draft_steps;     // --draft-
     worker::TensorFlags tensors;
-    worker::OwnDraftFlags own_drafts;  // of the targets
-    worker::PolicyFlags policies;      // of the drafts
+    worker::OwnDraftFlags own_drafts;      // of the targets
+    worker::PolicyFlags policies;          // of the drafts
+    worker::VocabularyOptions vocabulary;  // likewise, but for the tokenizer
   };
 
   // More flags for processes, of which the last of a name counts.

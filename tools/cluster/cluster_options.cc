@@ -63,6 +63,7 @@ void Cluster::Options::Register(FlagSet* flags) {
   workers.own_drafts.Register(flags);
   flags->BeginGroup(kDraftGroup);
   workers.policies.Register(flags);
+  workers.vocabulary.RegisterShare(flags);
   flags->BeginGroup("");
 }
 

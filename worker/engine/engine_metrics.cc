@@ -1,43 +1,14 @@
 #include "worker/engine/engine_metrics.h"
 
-#include <prometheus/metric_family.h>
-
 #include <utility>
 
 #include "absl/types/span.h"
+#include "telemetry/metric_families.h"
 
 namespace nacre::worker {
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
-
-class Families {
- public:
-  // `own` are on every sample.
-  explicit Families(Labels own) : own_(std::move(own)) {}
-
-  // Another sample of the family of this name if it was the last one.
-  void Add(const char* name, const char* help, MetricType type, double value,
-           const Labels& more = {}) {
-    if (families_.empty() || families_.back().name != name) {
-      families_.push_back({name, help, type, {}});
-    }
-    ClientMetric metric;
-    metric.label = own_;
-    metric.label.insert(metric.label.end(), more.begin(), more.end());
-    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) =
-        value;
-    families_.back().metric.push_back(std::move(metric));
-  }
-  std::vector<MetricFamily> Take() { return std::move(families_); }
-
- private:
-  const Labels own_;
-  std::vector<MetricFamily> families_;
-};
+using telemetry::MetricFamilies;
 
 struct NamedState {
   WorkerState state;
@@ -108,12 +79,11 @@ constexpr Count kCounts[] = {
      "computes wrongly, or the weights are damaged."}};
 
 void AddTimes(const TimePartition::Totals& time, bool draft,
-              Families* families) {
+              MetricFamilies* families) {
   const auto add = [&](const char* name, const char* help, const char* label,
                        const NamedState& state) {
-    families->Add(name, help, MetricType::Counter,
-                  static_cast<double>(time[state.state]) * 1e-9,
-                  {{label, state.name}});
+    families->Count(name, help, static_cast<double>(time[state.state]) * 1e-9,
+                    {{label, state.name}});
   };
   for (const NamedState& phase : draft ? absl::MakeConstSpan(kDraftPhases)
                                        : absl::MakeConstSpan(kTargetPhases)) {
@@ -133,22 +103,20 @@ void AddTimes(const TimePartition::Totals& time, bool draft,
 
 }  // namespace
 
-std::vector<MetricFamily> EngineMetrics::Collect() const {
+std::vector<prometheus::MetricFamily> EngineMetrics::Collect() const {
   const EngineStats stats = options_.stats();
   const bool draft = options_.role == EngineRole::kDraft;
-  Families families(
+  MetricFamilies families(
       {{"role", draft ? "draft" : "target"}, {"worker", options_.worker}});
   AddTimes(stats.time, draft, &families);
   for (const Count& count : kCounts) {
     if (count.workers == (draft ? Of::kTarget : Of::kDraft)) continue;
-    families.Add(count.name, count.help, MetricType::Counter,
-                 static_cast<double>(stats.*count.value));
+    families.Count(count.name, count.help,
+                   static_cast<double>(stats.*count.value));
   }
-  families.Add("nacre_worker_sessions", "Open sessions.", MetricType::Gauge,
-               stats.sessions);
-  families.Add(
+  families.Gauge("nacre_worker_sessions", "Open sessions.", stats.sessions);
+  families.Gauge(
       "nacre_kv_cache_usage_ratio", "Used share of the KV cache.",
-      MetricType::Gauge,
       options_.kv_capacity_tokens <= 0
           ? 0.0
           : 1.0 - static_cast<double>(stats.kv_free_tokens) /

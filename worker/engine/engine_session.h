@@ -38,12 +38,8 @@ struct EngineSession {
   // Closed, perhaps while its step ran: it is removed after that.
   bool closing = false;
 
-  struct Wait {
-    wire::Span::Kind kind;
-    int64_t since_ns;
-    bool after_miss;
-  };
-  absl::optional<Wait> wait;
+  // That has begun, with what was known of it then.
+  absl::optional<wire::Span> wait;
 
   // Of the step being run: a row that its next tokens depend on had no sound
   // logits.

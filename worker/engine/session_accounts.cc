@@ -1,5 +1,7 @@
 #include "worker/engine/session_accounts.h"
 
+#include <utility>
+
 namespace nacre::worker {
 
 void SessionAccounts::TakeOver(EngineSession& session,
@@ -28,27 +30,24 @@ void SessionAccounts::TruncateKv(EngineSession& session, int length) {
   AddSpan(session, span);
 }
 
-void SessionAccounts::NoteWait(EngineSession& session, wire::Span::Kind kind,
-                               int64_t now_ns, bool after_miss) {
+void SessionAccounts::NoteWait(EngineSession& session, wire::Span wait,
+                               int64_t now_ns) {
   if (session.wait.has_value()) {
-    if (session.wait->kind == kind && session.wait->after_miss == after_miss) {
-      return;
-    }
+    wait.start_ns = session.wait->start_ns;
+    if (wait == *session.wait) return;
     EndWait(session, now_ns);
   }
-  session.wait = EngineSession::Wait{kind, now_ns, after_miss};
+  wait.start_ns = now_ns;
+  session.wait = std::move(wait);
 }
 
 void SessionAccounts::EndWait(EngineSession& session, int64_t now_ns) {
   if (!session.wait.has_value()) return;
-  wire::Span span;
-  span.kind = session.wait->kind;
-  span.start_ns = session.wait->since_ns;
-  span.duration_ns = now_ns - session.wait->since_ns;
-  span.length = session.num_tokens();
-  span.after_miss = session.wait->after_miss;
-  AddSpan(session, span);
+  wire::Span span = *std::move(session.wait);
   session.wait.reset();
+  span.duration_ns = now_ns - span.start_ns;
+  span.length = session.num_tokens();
+  AddSpan(session, std::move(span));
 }
 
 void SessionAccounts::AddSpan(const EngineSession& session, wire::Span span) {

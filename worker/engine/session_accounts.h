@@ -37,9 +37,9 @@ class SessionAccounts {
   // To at most `length` positions.
   void TruncateKv(EngineSession& session, int length);
 
-  // The session waits from now on, if it did not for this.
-  void NoteWait(EngineSession& session, wire::Span::Kind kind, int64_t now_ns,
-                bool after_miss = false);
+  // The session waits from now on, if it did not for this. `wait`: its kind,
+  // and what else is known of it already.
+  void NoteWait(EngineSession& session, wire::Span wait, int64_t now_ns);
   // Tells the span of its wait, if there was one.
   void EndWait(EngineSession& session, int64_t now_ns);
   // Of a session that is being closed nothing is told.

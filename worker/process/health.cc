@@ -7,25 +7,8 @@
 namespace nacre::worker {
 
 Health::Health(Options options)
-    : options_(std::move(options)),
-      watchdog_(options_.hang_timeout, options_.period) {
-  options_.set_serving("startup", true);
-  {
-    absl::MutexLock lock(&mu_);
-    Publish();
-  }
-  thread_.Start(options_.period, [this] { Look(); });
-}
-
-void Health::Drain() {
-  absl::MutexLock lock(&mu_);
-  draining_ = true;
-  Publish();
-}
-
-bool Health::hung() const {
-  absl::MutexLock lock(&mu_);
-  return hung_;
+    : WatchedHealth(options), options_(std::move(options)) {
+  Start();
 }
 
 bool Health::unfit() const {
@@ -35,23 +18,15 @@ bool Health::unfit() const {
 
 telemetry::HealthState Health::state() const {
   absl::MutexLock lock(&mu_);
-  return {IsLive(), IsLive() && !draining_,
-          hung_               ? "the engine hangs"
+  return {IsLive(), IsReady(),
+          hangs()             ? "the engine hangs"
           : computes_wrongly_ ? "the device computes no numbers"
-          : draining_         ? "draining"
+          : drains()          ? "draining"
                               : ""};
-}
-
-void Health::Publish() {
-  options_.set_serving("liveness", IsLive());
-  options_.set_serving("readiness", IsLive() && !draining_);
-  options_.set_serving("", IsLive() && !draining_);
 }
 
 void Health::Look() {
   absl::MutexLock lock(&mu_);
-  const bool hung =
-      watchdog_.Observe(options_.engine->progress(), options_.now_ns());
   const EngineStats stats = options_.engine->stats();
   if (stats.computes_wrongly && !computes_wrongly_) {
     computes_wrongly_ = true;
@@ -62,10 +37,11 @@ void Health::Look() {
         stats.nonfinite_logits);
     Publish();
   }
-  if (std::exchange(hung_, hung) == hung) return;
-  hung ? spdlog::error("the engine hangs: {} ms with work and without progress",
-                       watchdog_.stalled_ns() / 1'000'000)
-       : spdlog::warn("the engine makes progress again");
+  if (!Observe(options_.engine->progress(), options_.now_ns())) return;
+  hangs()
+      ? spdlog::error("the engine hangs: {} ms with work and without progress",
+                      stalled_ms())
+      : spdlog::warn("the engine makes progress again");
   Publish();
 }
 

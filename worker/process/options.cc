@@ -240,15 +240,19 @@ absl::Status CheckAddress(const char* flag, const std::string& address,
 
 }  // namespace
 
-void ComputeFlags::Register(FlagSet* flags) {
-  flags->Add("backend", "KIND", &backend.kind, "cpu, reference or cuda");
-  flags->Add("weights", "TYPE", &backend.weights, kernels::kWeightTypesHelp);
-  flags->Add("kv-type", "TYPE", &backend.kv_type, kernels::kKvTypesHelp);
+void RegisterBackend(kernels::BackendOptions* backend, FlagSet* flags) {
+  flags->Add("backend", "KIND", &backend->kind, "cpu, reference or cuda");
+  flags->Add("weights", "TYPE", &backend->weights, kernels::kWeightTypesHelp);
+  flags->Add("kv-type", "TYPE", &backend->kv_type, kernels::kKvTypesHelp);
   flags->AddParsed(
       "device", "N", "0",
-      SetNumber(&backend.device, 0, std::numeric_limits<int>::max(),
+      SetNumber(&backend->device, 0, std::numeric_limits<int>::max(),
                 "not a device number of 0 or more"),
       "GPU of --backend cuda");
+}
+
+void ComputeFlags::Register(FlagSet* flags) {
+  RegisterBackend(&backend, flags);
   flags->AddParsed(
       "max-memory", "BYTES", "",
       [this](const std::string& text) {
@@ -354,14 +358,19 @@ void PaceOfSteps::RegisterAs(const char* name, const char* help,
 }
 
 void TensorFlags::Register(FlagSet* flags) {
+  std::string help = "how hidden states go from targets to drafts:";
+  const char* separator = " ";
+  for (const TensorTransport& each : TensorTransports()) {
+    absl::StrAppend(&help, separator, each.name, ", ", each.way);
+    separator = "; ";
+  }
   flags->AddParsed(
       "tensor-transport", "NAME", transport->name,
       [this](const std::string& text) -> absl::Status {
         NACRE_ASSIGN_OR_RETURN(transport, FindTensorTransport(text));
         return absl::OkStatus();
       },
-      "how hidden states go from targets to drafts: grpc, or nccl, from GPU to "
-      "GPU, which falls back to grpc");
+      help);
 }
 
 void PaceOptions::Register(FlagSet* flags) {
@@ -389,6 +398,10 @@ void VocabularyOptions::Register(FlagSet* flags) {
              "of a draft worker: the target's tokenizer, its folder or GGUF "
              "file, where the draft has another one: it then drafts in the "
              "target's ids (default: the vocabularies are the same)");
+  RegisterShare(flags);
+}
+
+void VocabularyOptions::RegisterShare(FlagSet* flags) {
   flags->AddParsed(
       "least-vocabulary-share", "SHARE", "0.5",
       [this](const std::string& text) -> absl::Status {
@@ -399,8 +412,8 @@ void VocabularyOptions::Register(FlagSet* flags) {
         least_share = share;
         return absl::OkStatus();
       },
-      "with --target-tokenizer: a draft that has fewer of the target's pieces "
-      "is refused");
+      "of a draft worker: with another tokenizer than the target's, it is "
+      "refused if it has fewer of the target's pieces than that");
 }
 
 void WorkerOptions::Register(FlagSet* flags) {

@@ -24,6 +24,9 @@
 
 namespace nacre::worker {
 
+// --backend, --weights, --kv-type and --device; it checks the number.
+void RegisterBackend(kernels::BackendOptions* backend, FlagSet* flags);
+
 // What computes, and with how much memory.
 struct ComputeFlags {
   kernels::BackendOptions backend;  // but for its cores, which are dealt out
@@ -101,8 +104,10 @@ struct VocabularyOptions {
   std::string target_tokenizer;  // folder or GGUF file; empty: it is the same
   double least_share = 0.5;      // VocabularyMap::share
 
-  // --target-tokenizer, --least-vocabulary-share; checks its value.
+  // --target-tokenizer, and the other one.
   void Register(FlagSet* flags);
+  // --least-vocabulary-share; checks its value.
+  void RegisterShare(FlagSet* flags);
 };
 
 struct WorkerOptions {

@@ -79,7 +79,7 @@ void NcclLink::Report(const NcclTransfers::Done& done) {
   if (listener_ == nullptr) return;
   if (done.number == 0) {
     listener_->OnUp();
-  } else if (end_ == NcclEnd::kSender) {
+  } else if (end_ == LinkEnd::kSender) {
     listener_->OnSent(done.num_values);
   } else {
     listener_->OnReceived(done.values);
@@ -93,7 +93,7 @@ void NcclLink::Fail(const absl::Status& reason) {
     is_over_ = true;
     waiting_.clear();
   }
-  NcclLinkListener* const listener = std::exchange(listener_, nullptr);
+  LinkListener* const listener = std::exchange(listener_, nullptr);
   if (listener != nullptr) listener->OnFailed(reason);
 }
 
@@ -127,8 +127,8 @@ NcclLinks::~NcclLinks() {
   thread_.join();
 }
 
-std::shared_ptr<NcclLink> NcclLinks::Open(NcclEnd end, std::string id,
-                                          NcclLinkListener* listener) {
+std::shared_ptr<SideLink> NcclLinks::Open(LinkEnd end, std::string id,
+                                          LinkListener* listener) {
   std::shared_ptr<NcclLink> link(new NcclLink(this, end, listener));
   auto driven = std::make_unique<Driven>(link, std::move(id), api_.get());
   absl::MutexLock lock(&mu_);
@@ -186,7 +186,7 @@ bool NcclLinks::AwaitWork(bool is_busy,
 absl::Status NcclLinks::Begin(Driven* driven) {
   driven->has_begun = true;
   NcclLink* const link = driven->link.get();
-  if (link->end_ == NcclEnd::kSender) {
+  if (link->end_ == LinkEnd::kSender) {
     NACRE_ASSIGN_OR_RETURN(driven->id, api_->GetUniqueId());
     absl::MutexLock calls(&link->calls_mu_);
     if (link->listener_ != nullptr) link->listener_->OnId(driven->id);
@@ -215,7 +215,7 @@ absl::Status NcclLinks::Drive(Driven* driven) {
     driven->has_said_hello = true;
     if (!is_first) driven->since_ns.push_back(MonotonicNowNs());
     NACRE_RETURN_IF_ERROR(
-        link->end_ == NcclEnd::kReceiver
+        link->end_ == LinkEnd::kReceiver
             ? transfers.PostReceive(next.number, next.num_values)
             : transfers.PostSend(next.number,
                                  next.tensor == nullptr

@@ -3,10 +3,7 @@
 // and aborts what has failed or takes too long. Whoever sends or expects a
 // tensor only leaves it here, so that no engine ever waits for a peer.
 //
-// How the ends find each other and what they fall back to is nccl_sender.h's
-// and nccl_receiver.h's.
-//
-// Thread-safe. Listeners are called on the links' thread, one call at a time.
+// Thread-safe. Listeners are called on the links' thread.
 
 #ifndef WORKER_TENSORS_NCCL_LINK_H_
 #define WORKER_TENSORS_NCCL_LINK_H_
@@ -24,46 +21,22 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "kernels/nccl_api.h"
 #include "worker/tensors/nccl_transfers.h"
+#include "worker/tensors/side_link.h"
 #include "worker/tensors/tensor.h"
 
 namespace nacre::worker {
 
 class NcclLinks;
 
-// Must only enqueue, and must not close the link.
-class NcclLinkListener {
+class NcclLink final : public SideLink {
  public:
-  virtual ~NcclLinkListener() = default;
-
-  // Of the sender: the peer needs this id to join.
-  virtual void OnId(const std::string& id) { static_cast<void>(id); }
-  // The first, empty transfer is through: the link works.
-  virtual void OnUp() {}
-  // Of the sender: one is through, there is room for another.
-  virtual void OnSent(size_t num_values) { static_cast<void>(num_values); }
-  // Of the receiver: the values of the oldest Expect.
-  virtual void OnReceived(absl::Span<const float> values) {
-    static_cast<void>(values);
-  }
-  // The last call: what was under way is lost.
-  virtual void OnFailed(const absl::Status& reason) = 0;
-};
-
-class NcclLink {
- public:
-  // Of the sender. False: no room, or it is over. More than
-  // NcclTransfers::kMaxValues are fatal.
-  bool HasRoom() const ABSL_LOCKS_EXCLUDED(mu_);
-  bool Send(std::shared_ptr<const Tensor> tensor) ABSL_LOCKS_EXCLUDED(mu_);
-  // Of the receiver: what the sender has sent next. False: more are expected
-  // than any sender has under way, or the link is over.
-  bool Expect(size_t num_values) ABSL_LOCKS_EXCLUDED(mu_);
-  // The listener is not called any more when this returns. Not from a call to
-  // it.
-  void Close() ABSL_LOCKS_EXCLUDED(mu_, calls_mu_);
+  bool HasRoom() const override ABSL_LOCKS_EXCLUDED(mu_);
+  bool Send(std::shared_ptr<const Tensor> tensor) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  bool Expect(size_t num_values) override ABSL_LOCKS_EXCLUDED(mu_);
+  void Close() override ABSL_LOCKS_EXCLUDED(mu_, calls_mu_);
 
  private:
   friend class NcclLinks;
@@ -75,7 +48,7 @@ class NcclLink {
     std::shared_ptr<const Tensor> tensor;  // of a sender
   };
 
-  NcclLink(NcclLinks* links, NcclEnd end, NcclLinkListener* listener)
+  NcclLink(NcclLinks* links, LinkEnd end, LinkListener* listener)
       : links_(links), end_(end), listener_(listener) {}
 
   bool Add(size_t num_values, std::shared_ptr<const Tensor> tensor,
@@ -88,9 +61,9 @@ class NcclLink {
   bool is_over() const ABSL_LOCKS_EXCLUDED(mu_);
 
   NcclLinks* const links_;
-  const NcclEnd end_;
+  const LinkEnd end_;
   absl::Mutex calls_mu_;  // held while the listener is called; before mu_
-  NcclLinkListener* listener_ ABSL_GUARDED_BY(calls_mu_);  // null: closed
+  LinkListener* listener_ ABSL_GUARDED_BY(calls_mu_);  // null: closed
   mutable absl::Mutex mu_;
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
   size_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // waiting or under way
@@ -98,7 +71,7 @@ class NcclLink {
   bool is_over_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-class NcclLinks {
+class NcclLinks final : public SideLinks {
  public:
   struct Options {
     absl::Duration setup_timeout = absl::Seconds(30);  // until a link is up
@@ -107,11 +80,12 @@ class NcclLinks {
 
   NcclLinks(std::unique_ptr<kernels::NcclApi> api, const Options& options);
   // After all links are closed or have failed.
-  ~NcclLinks();
+  ~NcclLinks() override;
 
-  // Of a receiver with the sender's id. Waits for nothing.
-  std::shared_ptr<NcclLink> Open(NcclEnd end, std::string id,
-                                 NcclLinkListener* listener)
+  const char* kind() const override { return "NCCL"; }
+  size_t max_values() const override { return NcclTransfers::kMaxValues; }
+  std::shared_ptr<SideLink> Open(LinkEnd end, std::string id,
+                                 LinkListener* listener) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -38,7 +38,7 @@ absl::StatusOr<bool> NcclTransfers::CanPost() {
   if (!is_marked_) {
     // Only now is the transfer on the stream.
     const Posted& last = under_way_.back();
-    if (end_ == NcclEnd::kReceiver) {
+    if (end_ == LinkEnd::kReceiver) {
       NACRE_RETURN_IF_ERROR(api_->CopyToHost(
           last.slot->device,
           sizeof(Header) + last.header.num_values * sizeof(float),
@@ -73,13 +73,13 @@ absl::Status NcclTransfers::Post(const Header& header) {
   under_way_.push_back({header, slot});
   ++num_posted_;
   is_marked_ = false;
-  if (end_ == NcclEnd::kReceiver) {
-    return api_->Recv(slot->device, bytes, static_cast<int>(NcclEnd::kSender),
+  if (end_ == LinkEnd::kReceiver) {
+    return api_->Recv(slot->device, bytes, static_cast<int>(LinkEnd::kSender),
                       comm_, stream_);
   }
   NACRE_RETURN_IF_ERROR(
       api_->CopyToDevice(slot->host, bytes, slot->device, stream_));
-  return api_->Send(slot->device, bytes, static_cast<int>(NcclEnd::kReceiver),
+  return api_->Send(slot->device, bytes, static_cast<int>(LinkEnd::kReceiver),
                     comm_, stream_);
 }
 
@@ -94,7 +94,7 @@ absl::StatusOr<NcclTransfers::Done> NcclTransfers::TakeDone() {
   under_way_.pop_front();
   done.number = first.header.number;
   done.num_values = first.header.num_values;
-  if (end_ == NcclEnd::kSender) return done;
+  if (end_ == LinkEnd::kSender) return done;
   const auto* const host = static_cast<const char*>(first.slot->host);
   Header came;
   std::memcpy(&came, host, sizeof(came));

@@ -19,19 +19,17 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/nccl_api.h"
+#include "worker/tensors/side_link.h"
 
 namespace nacre::worker {
-
-// Rank 0 sends, rank 1 receives.
-enum class NcclEnd { kSender = 0, kReceiver = 1 };
 
 class NcclTransfers {
  public:
   static constexpr size_t kMaxValues = size_t{1} << 16;  // of one transfer
   static constexpr size_t kMostUnderWay = 4;
 
-  // `api` outlives it.
-  NcclTransfers(kernels::NcclApi* api, NcclEnd end) : api_(api), end_(end) {}
+  // `api` outlives it. Rank 0 sends, rank 1 receives.
+  NcclTransfers(kernels::NcclApi* api, LinkEnd end) : api_(api), end_(end) {}
   // Aborts.
   ~NcclTransfers();
   NcclTransfers(const NcclTransfers&) = delete;
@@ -77,7 +75,7 @@ class NcclTransfers {
   Slot* NextSlot() { return &slots_[num_posted_ % slots_.size()]; }
 
   kernels::NcclApi* const api_;
-  const NcclEnd end_;
+  const LinkEnd end_;
   kernels::NcclApi::Comm comm_ = nullptr;
   kernels::NcclApi::Stream stream_ = nullptr;
   std::array<Slot, kMostUnderWay> slots_;

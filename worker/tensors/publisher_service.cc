@@ -138,7 +138,7 @@ class TensorPublisherService::Reader final
       return true;
     }
     // Without room the newest ones wait on, until the link has some.
-    if (link_.NextWay() != NcclSender::Way::kLater) current_ = waiting_.Pop();
+    if (link_.NextWay() != LinkSender::Way::kLater) current_ = waiting_.Pop();
     offset_ = 0;
     writing_ = current_ != nullptr;
     return writing_;
@@ -148,7 +148,7 @@ class TensorPublisherService::Reader final
   void FillOutgoing() {
     TensorChunk chunk = ChunkAt(*current_, offset_);
     uint64_t transfer = 0;
-    if (offset_ == 0 && link_.NextWay() == NcclSender::Way::kLink) {
+    if (offset_ == 0 && link_.NextWay() == LinkSender::Way::kLink) {
       transfer = link_.Send(current_);
     }
     if (transfer == 0) {
@@ -168,7 +168,7 @@ class TensorPublisherService::Reader final
 
   TensorPublisherService* const service_;
   const std::string peer_;
-  NcclSender link_;
+  LinkSender link_;
   v1::TensorRequest incoming_;
   absl::Mutex mu_;
   LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
@@ -183,7 +183,7 @@ class TensorPublisherService::Reader final
   v1::TensorEvent outgoing_;
 };
 
-TensorPublisherService::TensorPublisherService(std::unique_ptr<NcclLinks> links)
+TensorPublisherService::TensorPublisherService(std::unique_ptr<SideLinks> links)
     : links_(std::move(links)), thread_([this] { Run(); }) {}
 
 TensorPublisherService::~TensorPublisherService() {
@@ -291,9 +291,9 @@ TensorPublisherService::Stats TensorPublisherService::stats() const {
   }
   stats.sent = sent_ + link_counts_.sent;
   stats.sent_bytes = sent_bytes_ + link_counts_.sent_bytes;
-  stats.sent_by_nccl = link_counts_.sent;
-  stats.nccl_links = link_counts_.up;
-  stats.nccl_failures = link_counts_.failures;
+  stats.sent_over_links = link_counts_.sent;
+  stats.links = link_counts_.up;
+  stats.link_failures = link_counts_.failures;
   stats.replaced = replaced_;
   return stats;
 }

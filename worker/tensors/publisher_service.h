@@ -3,8 +3,8 @@
 //
 // Back-pressure is gRPC's: a stream has one chunk under way, and what is
 // published meanwhile waits in the reader's LatestQueue. A tensor that was
-// begun is sent to its end. Readers that ask for it get the values by NCCL, if
-// the publisher has it (nccl_sender.h).
+// begun is sent to its end. Readers that ask get the values over a link beside
+// it, if the publisher has those (link_sender.h).
 //
 // Thread-safe. Owns one thread, which begins the writes: a write takes tens of
 // microseconds, and the publisher is an engine.
@@ -24,8 +24,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/tensors.grpc.pb.h"
-#include "worker/tensors/nccl_link.h"
-#include "worker/tensors/nccl_sender.h"
+#include "worker/tensors/link_sender.h"
+#include "worker/tensors/side_link.h"
 #include "worker/tensors/tensor_publisher.h"
 
 namespace nacre::worker {
@@ -36,7 +36,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   static constexpr size_t kMaxChannels = 4096;  // of one reader
 
   // Null: all values go over gRPC.
-  explicit TensorPublisherService(std::unique_ptr<NcclLinks> links = nullptr);
+  explicit TensorPublisherService(std::unique_ptr<SideLinks> links = nullptr);
   // After the server has ended its calls.
   ~TensorPublisherService() override;
 
@@ -66,8 +66,8 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   // Lets the thread begin to write to it.
   void Schedule(Reader* reader) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::unique_ptr<NcclLinks> links_;  // outlives the readers
-  NcclSenderCounts link_counts_;
+  const std::unique_ptr<SideLinks> links_;  // outlives the readers
+  LinkSenderCounts link_counts_;
   mutable absl::Mutex mu_;
   absl::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -12,7 +12,7 @@
 namespace nacre::worker {
 
 TensorReaderClient::TensorReaderClient(rpc::ChannelSecurity security,
-                                       std::unique_ptr<NcclLinks> links)
+                                       std::unique_ptr<SideLinks> links)
     : security_(std::move(security)), links_(std::move(links)) {}
 
 TensorReaderClient::~TensorReaderClient() {
@@ -41,7 +41,7 @@ void TensorReaderClient::Subscribe(Subscription subscription) {
     if (is_new) known = Dial(subscription.address);
     connection = known;
     if (is_new && connection->link != nullptr) {
-      *request.mutable_link() = NcclReceiver::Question();
+      *request.mutable_link() = connection->link->Question();
     }
     Entry& entry = entries_[subscription.channel];
     entry.connection = connection.get();
@@ -69,10 +69,10 @@ void TensorReaderClient::Unsubscribe(uint64_t channel) {
 TensorReader::Stats TensorReaderClient::stats() const {
   absl::MutexLock lock(&mu_);
   Stats stats = stats_;
-  stats.nccl_links = link_counts_.up;
-  stats.nccl_failures = link_counts_.failures;
-  stats.received_by_nccl = link_counts_.received;
-  stats.lost_by_nccl = link_counts_.lost;
+  stats.links = link_counts_.up;
+  stats.link_failures = link_counts_.failures;
+  stats.received_over_links = link_counts_.received;
+  stats.lost_with_links = link_counts_.lost;
   return stats;
 }
 
@@ -97,9 +97,9 @@ std::shared_ptr<TensorReaderClient::Connection> TensorReaderClient::Dial(
   return connection;
 }
 
-std::unique_ptr<NcclReceiver> TensorReaderClient::MakeLink(
+std::unique_ptr<LinkReceiver> TensorReaderClient::MakeLink(
     Connection* connection) {
-  NcclReceiver::Parts parts;
+  LinkReceiver::Parts parts;
   parts.links = links_.get();
   parts.counts = &link_counts_;
   parts.publisher = connection->address;
@@ -111,7 +111,7 @@ std::unique_ptr<NcclReceiver> TensorReaderClient::MakeLink(
   parts.deliver = [this, connection](Tensor tensor) {
     OnLinkTensor(connection, std::move(tensor));
   };
-  return std::make_unique<NcclReceiver>(std::move(parts));
+  return std::make_unique<LinkReceiver>(std::move(parts));
 }
 
 void TensorReaderClient::OnEvent(Connection* connection,

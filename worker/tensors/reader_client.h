@@ -1,7 +1,7 @@
 // Reads tensors over gRPC: one connection and one nacre.v1.Tensors.Read stream
 // to each worker that any channel is read from. A lost connection ends its
-// channels; the next subscription dials anew. With NCCL the values come from
-// GPU to GPU where the publisher has it, too (nccl_receiver.h).
+// channels; the next subscription dials anew. The values come over a link
+// beside the stream where both workers have such (link_receiver.h).
 //
 // Thread-safe. Sinks are called on gRPC's threads, and on that of the links.
 
@@ -20,8 +20,8 @@
 #include "common/rpc/message_stream.h"
 #include "common/rpc/security.h"
 #include "proto/tensors.grpc.pb.h"
-#include "worker/tensors/nccl_link.h"
-#include "worker/tensors/nccl_receiver.h"
+#include "worker/tensors/link_receiver.h"
+#include "worker/tensors/side_link.h"
 #include "worker/tensors/tensor_chunks.h"
 #include "worker/tensors/tensor_reader.h"
 
@@ -32,7 +32,7 @@ class TensorReaderClient final : public TensorReader {
   // How to dial, as with every other worker. Null `links`: all values come over
   // gRPC.
   explicit TensorReaderClient(rpc::ChannelSecurity security,
-                              std::unique_ptr<NcclLinks> links = nullptr);
+                              std::unique_ptr<SideLinks> links = nullptr);
   // Ends all connections; no sink is called any more.
   ~TensorReaderClient() override;
 
@@ -49,7 +49,7 @@ class TensorReaderClient final : public TensorReader {
     std::unique_ptr<v1::Tensors::Stub> stub;
     std::shared_ptr<Stream> stream;
     TensorAssembler assembler;           // of the stream's reactions
-    std::unique_ptr<NcclReceiver> link;  // null: without NCCL
+    std::unique_ptr<LinkReceiver> link;  // null: without links
   };
   struct Entry {
     Connection* connection = nullptr;
@@ -69,7 +69,7 @@ class TensorReaderClient final : public TensorReader {
   // Came over the link, for whichever channel.
   void OnLinkTensor(Connection* connection, Tensor tensor)
       ABSL_LOCKS_EXCLUDED(mu_);
-  std::unique_ptr<NcclReceiver> MakeLink(Connection* connection);
+  std::unique_ptr<LinkReceiver> MakeLink(Connection* connection);
   void Deliver(Connection* connection, TensorSink* sink, Tensor tensor)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Loses it for a tensor of another size than that, and says so.
@@ -84,8 +84,8 @@ class TensorReaderClient final : public TensorReader {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const rpc::ChannelSecurity security_;
-  const std::unique_ptr<NcclLinks> links_;  // outlives the connections
-  NcclReceiverCounts link_counts_;
+  const std::unique_ptr<SideLinks> links_;  // outlives the connections
+  LinkReceiverCounts link_counts_;
   mutable absl::Mutex mu_;
   absl::CondVar ended_;
   int num_streams_ ABSL_GUARDED_BY(mu_) = 0;  // whose on_done is to come

@@ -1,44 +1,13 @@
 #include "worker/tensors/tensor_metrics.h"
 
+#include "telemetry/metric_families.h"
+
 namespace nacre::worker {
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
+using telemetry::MetricFamilies;
 
-class TensorFamilies {
- public:
-  TensorFamilies(const char* role, const std::string& worker)
-      : own_({{"role", role}, {"worker", worker}}) {}
-
-  // Another sample of the family of this name if it was the last one.
-  void Count(const char* name, const char* help, double value,
-             const char* reason = nullptr) {
-    Sample(name, help, MetricType::Counter, reason).counter.value = value;
-  }
-  void Gauge(const char* name, const char* help, double value) {
-    Sample(name, help, MetricType::Gauge, nullptr).gauge.value = value;
-  }
-  std::vector<MetricFamily> Take() { return std::move(families_); }
-
- private:
-  ClientMetric& Sample(const char* name, const char* help, MetricType type,
-                       const char* reason) {
-    if (families_.empty() || families_.back().name != name) {
-      families_.push_back({name, help, type, {}});
-    }
-    ClientMetric& metric = families_.back().metric.emplace_back();
-    metric.label = own_;
-    if (reason != nullptr) metric.label.push_back({"reason", reason});
-    return metric;
-  }
-
-  const std::vector<ClientMetric::Label> own_;
-  std::vector<MetricFamily> families_;
-};
-
-void AddSent(const TensorPublisher::Stats& stats, TensorFamilies* families) {
+void AddSent(const TensorPublisher::Stats& stats, MetricFamilies* families) {
   families->Gauge("nacre_target_tensor_channels",
                   "Sessions whose hidden states drafts read, once a draft.",
                   stats.subscriptions);
@@ -54,17 +23,17 @@ void AddSent(const TensorPublisher::Stats& stats, TensorFamilies* families) {
                   static_cast<double>(stats.replaced));
   families->Gauge("nacre_target_tensor_nccl_links",
                   "Drafts that get their hidden states from GPU to GPU.",
-                  stats.nccl_links);
+                  stats.links);
   families->Count("nacre_target_tensor_nccl_failures_total",
                   "Such links that failed: their hidden states go over gRPC.",
-                  static_cast<double>(stats.nccl_failures));
+                  static_cast<double>(stats.link_failures));
   families->Count("nacre_target_tensors_sent_nccl_total",
                   "Hidden states that were sent over such links.",
-                  static_cast<double>(stats.sent_by_nccl));
+                  static_cast<double>(stats.sent_over_links));
 }
 
 void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
-                 TensorFamilies* families) {
+                 MetricFamilies* families) {
   constexpr char kDropped[] = "nacre_draft_tensors_dropped_total";
   constexpr char kDroppedHelp[] =
       "Hidden states, or pieces of them, of no use: late, of another epoch or "
@@ -82,30 +51,32 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
                   "For how long these were missing, each from its commit.",
                   static_cast<double>(use.lag_ns) * 1e-9);
   families->Count(kDropped, kDroppedHelp, static_cast<double>(use.stale),
-                  "stale");
+                  {{"reason", "stale"}});
   families->Count(kDropped, kDroppedHelp, static_cast<double>(stats.malformed),
-                  "malformed");
+                  {{"reason", "malformed"}});
   families->Count(kDropped, kDroppedHelp,
-                  static_cast<double>(stats.lost_by_nccl), "nccl");
+                  static_cast<double>(stats.lost_with_links),
+                  {{"reason", "nccl"}});
   families->Count("nacre_draft_tensor_channels_lost_total",
                   "Sessions that go on without hidden states: their target "
                   "could not be reached, was lost, or refused.",
                   static_cast<double>(stats.lost_channels));
   families->Gauge("nacre_draft_tensor_nccl_links",
                   "Targets whose hidden states come from GPU to GPU.",
-                  stats.nccl_links);
+                  stats.links);
   families->Count("nacre_draft_tensor_nccl_failures_total",
                   "Such links that failed: their hidden states come over gRPC.",
-                  static_cast<double>(stats.nccl_failures));
+                  static_cast<double>(stats.link_failures));
   families->Count("nacre_draft_tensors_received_nccl_total",
                   "Hidden states that came over such links.",
-                  static_cast<double>(stats.received_by_nccl));
+                  static_cast<double>(stats.received_over_links));
 }
 
 }  // namespace
 
-std::vector<MetricFamily> TensorMetrics::Collect() const {
-  TensorFamilies families(options_.sent ? "target" : "draft", options_.worker);
+std::vector<prometheus::MetricFamily> TensorMetrics::Collect() const {
+  MetricFamilies families({{"role", options_.sent ? "target" : "draft"},
+                           {"worker", options_.worker}});
   if (options_.sent) AddSent(options_.sent(), &families);
   if (options_.received) {
     AddReceived(options_.received(), options_.use(), &families);

@@ -23,10 +23,10 @@ class TensorPublisher {
     uint64_t sent = 0;        // tensors, to each reader
     uint64_t sent_bytes = 0;  // of values
     uint64_t replaced = 0;    // tensors that a newer one took the place of
-    // Of those that go from GPU to GPU; none without NCCL.
-    int nccl_links = 0;          // that are up
-    uint64_t nccl_failures = 0;  // links whose tensors go over gRPC since
-    uint64_t sent_by_nccl = 0;   // of `sent`, over them
+    // Of links beside the connections; none where a transport has none.
+    int links = 0;                 // that are up
+    uint64_t link_failures = 0;    // whose tensors go the common way since
+    uint64_t sent_over_links = 0;  // of `sent`
   };
 
   virtual ~TensorPublisher() = default;

@@ -54,11 +54,11 @@ class TensorReader {
     uint64_t received_bytes = 0;  // of their values
     uint64_t malformed = 0;       // pieces that made no sense: dropped
     uint64_t lost_channels = 0;   // that sinks were told of
-    // Of those that come from GPU to GPU; none without NCCL.
-    int nccl_links = 0;             // that are up
-    uint64_t nccl_failures = 0;     // links whose tensors come over gRPC since
-    uint64_t received_by_nccl = 0;  // tensors that came over them
-    uint64_t lost_by_nccl = 0;      // under way when their link failed
+    // Of links beside the connections; none where a transport has none.
+    int links = 0;                     // that are up
+    uint64_t link_failures = 0;        // whose tensors come the common way
+    uint64_t received_over_links = 0;  // of `received`, and of other channels
+    uint64_t lost_with_links = 0;      // under way when their link failed
   };
 
   virtual ~TensorReader() = default;

@@ -68,8 +68,10 @@ absl::StatusOr<std::unique_ptr<TensorReader>> MakeNcclReader(
 }
 
 constexpr TensorTransport kTransports[] = {
-    {"grpc", CheckGrpc, MakeGrpcPublisher, MakeGrpcReader},
-    {"nccl", CheckNccl, MakeNcclPublisher, MakeNcclReader},
+    {"grpc", "over streams between the workers", CheckGrpc, MakeGrpcPublisher,
+     MakeGrpcReader},
+    {"nccl", "from GPU to GPU, which falls back to grpc", CheckNccl,
+     MakeNcclPublisher, MakeNcclReader},
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Which transports workers read each other's tensors over: a row for each. The
-// only place that names one: engines and processes know the two interfaces.
+// only place that names one. Engines and processes know the two interfaces, the
+// flag's help is made of the rows. Metrics of links alone have NCCL's name, as
+// the only kind there is.
 //
 // Constant data. `grpc`: streams of nacre.v1.Tensors. `nccl`: the same streams,
 // with the values from GPU to GPU beside them (nccl_link.h); they fall back to
@@ -34,6 +36,7 @@ struct ServedPublisher {
 
 struct TensorTransport {
   const char* name;  // of --tensor-transport
+  const char* way;   // which that is, for its help
   // Whether workers with this backend can have it. INVALID_ARGUMENT: it needs
   // another backend. FAILED_PRECONDITION with what the build or the machine
   // lacks. The other two fail likewise.

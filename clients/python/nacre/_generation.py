@@ -254,6 +254,17 @@ class StreamBase:
             "metadata": self._connections.metadata(),
         }
 
+    def _delay_of_silence(self, error: Any) -> Optional[float]:
+        """After _question failed: Generation.delay_of_silence()."""
+        return self._generation.delay_of_silence(error.code(), error.details() or "")
+
+    def _asked(self, stubs: Stubs, delay: Optional[float]) -> float:
+        """After _question: seconds until the next one. With a delay of None the
+        coordinator is there, and called next."""
+        if delay is None:
+            self._found = stubs
+        return delay or 0
+
     def _new_call(self) -> Any:
         stubs, self._found = self._found, None
         if stubs is None or self._connections.closed:

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import weakref
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    AsyncIterator,
-    List,
-    Optional,
-    Sequence,
-    Type,
-    Union,
-)
+from typing import Any, AsyncIterator, Coroutine, List, Optional, Type
 
 import grpc
 import grpc.aio
 
-from . import _messages
-from ._connection import Connections, Tls, Token, model_info, tokenize_request
+from ._calls import Calls, Unary
+from ._connection import Connections
 from ._generation import Generation, StreamBase
-from ._request import Prompt, build_request
-from ._retry import Attempts, Retry
 from .answers import Chunk, Completion, ModelInfo
 from .errors import Closed
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._request import Options
 
 _CLIENT_CLOSED = "the client is closed"
 
@@ -143,13 +128,10 @@ class AsyncStream(StreamBase, AsyncIterator[Chunk]):
         except grpc.RpcError as error:
             if self._closed.is_set():
                 return
-            delay = self._generation.delay_of_silence(error.code(), error.details() or "")
+            delay = self._delay_of_silence(error)
         finally:
             self._call = None
-        if delay is None:
-            self._found = stubs
-        else:
-            await self._pause(delay)
+        await self._pause(self._asked(stubs, delay))
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -166,63 +148,23 @@ def _is_cancelled_task() -> bool:
     return cancelling is not None and cancelling() > 0
 
 
-class AsyncClient:
-    """As Client. Make and use it in one event loop."""
+class AsyncClient(
+    Calls[
+        AsyncStream,
+        Coroutine[Any, Any, Completion],
+        Coroutine[Any, Any, List[int]],
+        Coroutine[Any, Any, ModelInfo],
+    ]
+):
+    """As Client. Make and use it in one event loop. All calls but stream() are
+    to be awaited."""
 
-    def __init__(
-        self,
-        address: Union[str, Sequence[str]] = "127.0.0.1:50050",
-        *,
-        tls: Union[bool, Tls] = False,
-        token: Token = None,
-        retry: Optional[Retry] = None,
-    ) -> None:
-        self._connections = Connections(grpc.aio, address, tls, token, retry)
-        self._streams: weakref.WeakSet[AsyncStream] = weakref.WeakSet()
+    _api = grpc.aio
 
-    def stream(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: Optional[float] = None,
-        **options: Unpack[Options],
-    ) -> AsyncStream:
-        """The continuation of a text or of token ids, as it is verified."""
-        request = build_request(prompt, dict(options))
-        attempts = Attempts(self._connections.retry, timeout)
-        stream = AsyncStream(self._connections, Generation(request, attempts))
-        self._streams.add(stream)
-        return stream
-
-    async def generate(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: Optional[float] = None,
-        **options: Unpack[Options],
-    ) -> Completion:
-        """The same as a whole."""
-        async with self.stream(prompt, timeout=timeout, **options) as stream:
-            async for _ in stream:
-                pass
-            return stream.completion
-
-    async def tokenize(
-        self,
-        text: str,
-        *,
-        special_tokens: bool = True,
-        timeout: Optional[float] = None,
-    ) -> List[int]:
-        """Token ids as generate() would see them."""
-        request = tokenize_request(text, special_tokens)
-        answer = await self._unary("tokenize", request, timeout)
-        return list(answer.token_ids)
-
-    async def model(self, *, timeout: Optional[float] = None) -> ModelInfo:
-        """What is served."""
-        request = _messages.GetModelRequest()
-        return model_info(await self._unary("get_model", request, timeout))
+    @functools.cached_property
+    def _streams(self) -> weakref.WeakSet[AsyncStream]:
+        """Those that may still run."""
+        return weakref.WeakSet()
 
     async def aclose(self) -> None:
         """Ends all connections; running streams end with Cancelled, those that wait
@@ -245,21 +187,25 @@ class AsyncClient:
     ) -> None:
         await self.aclose()
 
-    async def _unary(
-        self, method: str, request: Any, timeout: Optional[float]
-    ) -> Any:
-        attempts = Attempts(self._connections.retry, timeout)
+    def _new_stream(self, generation: Generation) -> AsyncStream:
+        stream = AsyncStream(self._connections, generation)
+        self._streams.add(stream)
+        return stream
+
+    async def _whole(self, stream: AsyncStream) -> Completion:
+        async with stream:
+            async for _ in stream:
+                pass
+            return stream.completion
+
+    async def _answer(self, call: Unary) -> Any:
         while True:
-            call = getattr(self._connections.next(), method)
-            left = attempts.begin()
             try:
-                return await call(
-                    request, timeout=left, metadata=self._connections.metadata()
-                )
+                return call.read(await call.begin())
             except asyncio.CancelledError:
                 if _is_cancelled_task() or not self._connections.closed:
                     raise
                 raise Closed(_CLIENT_CLOSED) from None
             except grpc.RpcError as error:
-                delay = attempts.delay_of(error)
+                delay = call.attempts.delay_of(error)
             await asyncio.sleep(delay)

@@ -84,13 +84,19 @@ class Speculation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
-    """One whole answer."""
+class ChoiceTokens:
+    """Of one choice, from its beginning."""
 
-    index: int
+    index: int  # the choice
     text: str
     token_ids: Tuple[int, ...]
     logprobs: Tuple[TokenLogprob, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice(ChoiceTokens):
+    """One whole answer."""
+
     finish_reason: str  # "eos", "stop" or "length"
     stop_match: str  # the stop string that ended it
     seed: int
@@ -127,13 +133,9 @@ class Completion:
 
 
 @dataclasses.dataclass(frozen=True)
-class PartialChoice:
+class PartialChoice(ChoiceTokens):
     """What has come of a choice. `finished`: all of it has."""
 
-    index: int
-    text: str
-    token_ids: Tuple[int, ...]
-    logprobs: Tuple[TokenLogprob, ...]
     seed: int
     numerics_id: str  # "" before the first token
     finished: bool

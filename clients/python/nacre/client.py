@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Sequence, Union
+from typing import Any, Iterator, List, Optional
 
 import grpc
 
-from . import _messages
+from ._calls import Calls, Unary
 from ._closing import Closing
-from ._connection import Connections, Tls, Token, model_info, tokenize_request
+from ._connection import Connections
 from ._generation import Generation, StreamBase
-from ._request import Prompt, build_request
-from ._retry import Attempts, Retry
 from .answers import Chunk, Completion, ModelInfo
-from .errors import Closed
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._request import Options
 
 
 class Stream(Closing, StreamBase, Iterator[Chunk]):
@@ -98,16 +90,11 @@ class Stream(Closing, StreamBase, Iterator[Chunk]):
             # The next round says that the client is closed.
             if self._closed.is_set() or self._connections.closed:
                 return
-            delay = self._generation.delay_of_silence(
-                error.code(), error.details() or ""
-            )
+            delay = self._delay_of_silence(error)
         finally:
             with self._lock:
                 self._call = None
-        if delay is None:
-            self._found = stubs
-        else:
-            self._closed.wait(delay)
+        self._closed.wait(self._asked(stubs, delay))
 
     def _current_call(self) -> Any:
         with self._lock:
@@ -116,7 +103,7 @@ class Stream(Closing, StreamBase, Iterator[Chunk]):
             return self._call
 
 
-class Client(Closing):
+class Client(Closing, Calls[Stream, Completion, List[int], ModelInfo]):
     """Calls one coordinator, or several in turn.
 
     `address`: HOST:PORT or a list of them. `tls`: True, or Tls with files;
@@ -125,58 +112,7 @@ class Client(Closing):
     failed before their first answer, and of answers that were cut off.
     """
 
-    def __init__(
-        self,
-        address: Union[str, Sequence[str]] = "127.0.0.1:50050",
-        *,
-        tls: Union[bool, Tls] = False,
-        token: Token = None,
-        retry: Optional[Retry] = None,
-    ) -> None:
-        self._connections = Connections(grpc, address, tls, token, retry)
-
-    def stream(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: Optional[float] = None,
-        **options: Unpack[Options],
-    ) -> Stream:
-        """The continuation of a text or of token ids, as it is verified."""
-        request = build_request(prompt, dict(options))
-        attempts = Attempts(self._connections.retry, timeout)
-        return Stream(self._connections, Generation(request, attempts))
-
-    def generate(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: Optional[float] = None,
-        **options: Unpack[Options],
-    ) -> Completion:
-        """The same as a whole."""
-        with self.stream(prompt, timeout=timeout, **options) as stream:
-            for _ in stream:
-                pass
-            return stream.completion
-
-    def tokenize(
-        self,
-        text: str,
-        *,
-        special_tokens: bool = True,
-        timeout: Optional[float] = None,
-    ) -> List[int]:
-        """Token ids as generate() would see them."""
-        answer = self._unary(
-            "tokenize", tokenize_request(text, special_tokens), timeout
-        )
-        return list(answer.token_ids)
-
-    def model(self, *, timeout: Optional[float] = None) -> ModelInfo:
-        """What is served."""
-        request = _messages.GetModelRequest()
-        return model_info(self._unary("get_model", request, timeout))
+    _api = grpc
 
     def close(self) -> None:
         """Ends all connections; running streams end with Cancelled, those that wait
@@ -188,15 +124,19 @@ class Client(Closing):
     def __enter__(self) -> Client:
         return self
 
-    def _unary(self, method: str, request: Any, timeout: Optional[float]) -> Any:
-        attempts = Attempts(self._connections.retry, timeout)
+    def _new_stream(self, generation: Generation) -> Stream:
+        return Stream(self._connections, generation)
+
+    def _whole(self, stream: Stream) -> Completion:
+        with stream:
+            for _ in stream:
+                pass
+            return stream.completion
+
+    def _answer(self, call: Unary) -> Any:
         while True:
-            call = getattr(self._connections.next(), method)
-            left = attempts.begin()
             try:
-                return call(
-                    request, timeout=left, metadata=self._connections.metadata()
-                )
+                return call.read(call.begin())
             except grpc.RpcError as error:
-                delay = attempts.delay_of(error)
+                delay = call.attempts.delay_of(error)
             time.sleep(delay)

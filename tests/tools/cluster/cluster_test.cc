@@ -137,7 +137,8 @@ TEST_F(ClusterTest, HandsOnTheWorkersFlagsThatWereGiven) {
                           "--medusa-tree=best",
                           "--policy-file=disco=/a",
                           "--policy-file",
-                          "specdec++=/b"},
+                          "specdec++=/b",
+                          "--least-vocabulary-share=0.25"},
                          nullptr)
                   .ok());
   options_.HandOn(flags);
@@ -154,7 +155,8 @@ TEST_F(ClusterTest, HandsOnTheWorkersFlagsThatWereGiven) {
   EXPECT_TRUE(WaitForArgs(
       "nacre-draft-worker",
       all + "--backend=cpu --weights=int4 --device=2 --step-time=1:3,8:4 "
-            "--policy-file=disco=/a --policy-file=specdec++=/b\n"))
+            "--policy-file=disco=/a --policy-file=specdec++=/b "
+            "--least-vocabulary-share=0.25\n"))
       << ArgsOf("nacre-draft-worker");
 }
 

@@ -82,10 +82,10 @@ TEST_F(SessionAccountsTest, SessionsShareWhatAPlanMayCopy) {
 TEST_F(SessionAccountsTest, AWaitIsOneSpanUntilItEndsOrIsAnother) {
   FakeSession session(1, 5);
   accounts_.EndWait(session, 5);
-  accounts_.NoteWait(session, Span::Kind::kWaitVerdict, 10);
-  accounts_.NoteWait(session, Span::Kind::kWaitVerdict, 20);
+  accounts_.NoteWait(session, {.kind = Span::Kind::kWaitVerdict}, 10);
+  accounts_.NoteWait(session, {.kind = Span::Kind::kWaitVerdict}, 20);
   EXPECT_THAT(spans(), IsEmpty());
-  accounts_.NoteWait(session, Span::Kind::kWaitAcknowledge, 30);
+  accounts_.NoteWait(session, {.kind = Span::Kind::kWaitAcknowledge}, 30);
   accounts_.EndWait(session, 70);
   accounts_.EndWait(session, 80);
   ASSERT_EQ(spans().size(), 2u);
@@ -102,9 +102,9 @@ TEST_F(SessionAccountsTest, AWaitIsOneSpanUntilItEndsOrIsAnother) {
 TEST_F(SessionAccountsTest, AWaitAfterAMissIsASpanOfItsOwn) {
   FakeSession session(1, 5);
   const auto kind = Span::Kind::kWaitDraftTokens;
-  accounts_.NoteWait(session, kind, 10, /*after_miss=*/false);
-  accounts_.NoteWait(session, kind, 20, /*after_miss=*/true);
-  accounts_.NoteWait(session, kind, 25, /*after_miss=*/true);
+  accounts_.NoteWait(session, {.kind = kind, .after_miss = false}, 10);
+  accounts_.NoteWait(session, {.kind = kind, .after_miss = true}, 20);
+  accounts_.NoteWait(session, {.kind = kind, .after_miss = true}, 25);
   accounts_.EndWait(session, 50);
   ASSERT_EQ(spans().size(), 2u);
   EXPECT_FALSE(spans()[0].after_miss);

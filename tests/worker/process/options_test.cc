@@ -182,6 +182,15 @@ TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   }
 }
 
+TEST(WorkerOptionsTest, HelpNamesEveryTensorTransport) {
+  TensorFlags tensors;
+  FlagSet flags("nacre-x", "does x");
+  tensors.Register(&flags);
+  for (const TensorTransport& each : TensorTransports()) {
+    EXPECT_THAT(flags.Help(), HasSubstr(std::string(each.name) + ", "));
+  }
+}
+
 struct BadLine {
   std::vector<std::string> args;
   const char* message;

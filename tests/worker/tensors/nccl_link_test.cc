@@ -15,7 +15,7 @@ namespace nacre::worker {
 namespace {
 
 // What one end is told.
-class RecordingEnd final : public NcclLinkListener {
+class RecordingEnd final : public LinkListener {
  public:
   void OnId(const std::string& id) override {
     absl::MutexLock lock(&mu_);
@@ -89,9 +89,9 @@ class NcclLinkTest : public ::testing::Test {
   void Start(const NcclLinks::Options& options = {kNever, kNever}) {
     target_ = std::make_unique<NcclLinks>(nccl_.Open(), options);
     draft_ = std::make_unique<NcclLinks>(nccl_.Open(), options);
-    sender_ = target_->Open(NcclEnd::kSender, "", &at_sender_);
+    sender_ = target_->Open(LinkEnd::kSender, "", &at_sender_);
     receiver_ =
-        draft_->Open(NcclEnd::kReceiver, at_sender_.AwaitId(), &at_receiver_);
+        draft_->Open(LinkEnd::kReceiver, at_sender_.AwaitId(), &at_receiver_);
   }
   void AwaitUp() {
     EXPECT_TRUE(Eventually(
@@ -104,7 +104,7 @@ class NcclLinkTest : public ::testing::Test {
   NcclStandIn nccl_;
   RecordingEnd at_sender_, at_receiver_;
   std::unique_ptr<NcclLinks> target_, draft_;
-  std::shared_ptr<NcclLink> sender_, receiver_;
+  std::shared_ptr<SideLink> sender_, receiver_;
 };
 
 TEST_F(NcclLinkTest, WhatIsSentIsReceivedInOrder) {
@@ -217,11 +217,11 @@ TEST_F(NcclLinkTest, EachLinkIsOnItsOwn) {
   Start();
   AwaitUp();
   RecordingEnd alone;
-  const auto bad = draft_->Open(NcclEnd::kReceiver, "", &alone);
+  const auto bad = draft_->Open(LinkEnd::kReceiver, "", &alone);
   RecordingEnd other_sender, other_receiver;
-  const auto other = target_->Open(NcclEnd::kSender, "", &other_sender);
+  const auto other = target_->Open(LinkEnd::kSender, "", &other_sender);
   const auto peer =
-      draft_->Open(NcclEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
+      draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
   EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
   bad->Close();
   ASSERT_TRUE(other->Send(Numbered(1)));
@@ -239,7 +239,7 @@ TEST_F(NcclLinkTest, EachLinkIsOnItsOwn) {
 TEST_F(NcclLinkTest, AThreadWithoutADeviceFailsItsLinks) {
   nccl_.FailCall(0);
   NcclLinks links(nccl_.Open(), {});
-  const auto link = links.Open(NcclEnd::kSender, "", &at_sender_);
+  const auto link = links.Open(LinkEnd::kSender, "", &at_sender_);
   EXPECT_EQ(at_sender_.AwaitFailure(),
             absl::InternalError("a call that was told to fail"));
 }

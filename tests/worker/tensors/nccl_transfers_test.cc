@@ -24,8 +24,8 @@ class TwoEnds {
  public:
   explicit TwoEnds(NcclStandIn* nccl)
       : apis_{nccl->Open(), nccl->Open()},
-        sender(apis_[0].get(), NcclEnd::kSender),
-        receiver(apis_[1].get(), NcclEnd::kReceiver) {}
+        sender(apis_[0].get(), LinkEnd::kSender),
+        receiver(apis_[1].get(), LinkEnd::kReceiver) {}
 
   absl::Status Open() {
     for (const auto& api : apis_) NACRE_RETURN_IF_ERROR(api->BindThread());

@@ -18,6 +18,7 @@
 #include "tests/worker/tensors/random_tensor.h"
 #include "tests/worker/tensors/recording_sink.h"
 #include "worker/tensors/chunk_convert.h"
+#include "worker/tensors/nccl_link.h"
 #include "worker/tensors/publisher_service.h"
 #include "worker/tensors/reader_client.h"
 
@@ -61,7 +62,7 @@ class NcclTransportTest : public ::testing::Test {
     publisher_->EndReaders(absl::UnavailableError("stopping"));
     server_->Shutdown(absl::Seconds(10));
     EXPECT_EQ(publisher_->stats().readers, 0);
-    EXPECT_EQ(publisher_->stats().nccl_links, 0);
+    EXPECT_EQ(publisher_->stats().links, 0);
   }
 
   std::unique_ptr<NcclLinks> Links() {
@@ -77,16 +78,15 @@ class NcclTransportTest : public ::testing::Test {
     return sink;
   }
   void AwaitUp(int links = 1) {
-    EXPECT_TRUE(
-        Eventually([&] { return publisher_->stats().nccl_links == links; }));
+    EXPECT_TRUE(Eventually([&] { return publisher_->stats().links == links; }));
   }
   void AwaitFailure() {
     EXPECT_TRUE(Eventually([this] {
-      return publisher_->stats().nccl_failures == 1 &&
-             reader_->stats().nccl_failures == 1;
+      return publisher_->stats().link_failures == 1 &&
+             reader_->stats().link_failures == 1;
     }));
-    EXPECT_EQ(publisher_->stats().nccl_links, 0);
-    EXPECT_EQ(reader_->stats().nccl_links, 0);
+    EXPECT_EQ(publisher_->stats().links, 0);
+    EXPECT_EQ(reader_->stats().links, 0);
   }
   // Whatever has become of the link.
   void ExpectNewestArrives(RecordingSink* sink, int position, int size) {
@@ -126,13 +126,13 @@ TEST_F(NcclTransportTest, ValuesAreThoseOfGrpcBitForBit) {
     EXPECT_GT(came.received_ns, 0);
   }
   EXPECT_EQ(reader_->stats().received, uint64_t{kCount});
-  EXPECT_EQ(reader_->stats().received_by_nccl, uint64_t{kCount});
+  EXPECT_EQ(reader_->stats().received_over_links, uint64_t{kCount});
   EXPECT_EQ(reader_->stats().received_bytes, kCount * 1000 * sizeof(float));
   EXPECT_EQ(by_grpc.stats().received, uint64_t{kCount});
-  EXPECT_EQ(by_grpc.stats().received_by_nccl, 0u);
+  EXPECT_EQ(by_grpc.stats().received_over_links, 0u);
   EXPECT_TRUE(Eventually(
       [this] { return publisher_->stats().sent == 2 * uint64_t{kCount}; }));
-  EXPECT_EQ(publisher_->stats().sent_by_nccl, uint64_t{kCount});
+  EXPECT_EQ(publisher_->stats().sent_over_links, uint64_t{kCount});
   EXPECT_EQ(publisher_->stats().sent_bytes, 2 * kCount * 1000 * sizeof(float));
 }
 
@@ -142,11 +142,11 @@ TEST_F(NcclTransportTest, UntilTheLinkIsUpTensorsComeOverGrpc) {
   Start();
   const auto sink = Subscribe(*reader_, 5, 10);
   ExpectNewestArrives(sink.get(), 1, 10);
-  EXPECT_EQ(reader_->stats().received_by_nccl, 0u);
+  EXPECT_EQ(reader_->stats().received_over_links, 0u);
   nccl_.HoldJoins(false);
   AwaitUp();
   ExpectNewestArrives(sink.get(), 2, 10);
-  EXPECT_EQ(reader_->stats().received_by_nccl, 1u);
+  EXPECT_EQ(reader_->stats().received_over_links, 1u);
 }
 
 // As a slow reader of gRPC's: those under way, and then the newest. Nothing
@@ -178,7 +178,7 @@ TEST_F(NcclTransportTest, LateTransfersHoldNobodyUp) {
   EXPECT_TRUE(std::is_sorted(positions.begin(), positions.end()));
   EXPECT_LE(positions.size(), NcclTransfers::kMostUnderWay + 1);
   EXPECT_EQ(publisher_->stats().replaced, kCount - positions.size());
-  EXPECT_EQ(publisher_->stats().nccl_failures, 0u);
+  EXPECT_EQ(publisher_->stats().link_failures, 0u);
 }
 
 TEST_F(NcclTransportTest, ALostTransferEndsTheLinkAndGrpcGoesOn) {
@@ -194,8 +194,8 @@ TEST_F(NcclTransportTest, ALostTransferEndsTheLinkAndGrpcGoesOn) {
     ExpectNewestArrives(sink.get(), position, 10);
   }
   EXPECT_EQ(sink->num_tensors(), 0u);  // the third is gone, none came twice
-  EXPECT_EQ(reader_->stats().received_by_nccl, 2u);
-  EXPECT_EQ(reader_->stats().lost_by_nccl, 1u);
+  EXPECT_EQ(reader_->stats().received_over_links, 2u);
+  EXPECT_EQ(reader_->stats().lost_with_links, 1u);
   EXPECT_EQ(reader_->stats().received, 8u);
   EXPECT_EQ(reader_->stats().lost_channels, 0u);
   EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 2; }));
@@ -215,7 +215,7 @@ TEST_F(NcclTransportTest, ReorderedTransfersEndTheLink) {
   EXPECT_EQ(sink->num_tensors() + other->num_tensors(), 0u);
   // The second one's header may come after the failure.
   EXPECT_TRUE(
-      Eventually([this] { return reader_->stats().lost_by_nccl == 2; }));
+      Eventually([this] { return reader_->stats().lost_with_links == 2; }));
   ExpectNewestArrives(sink.get(), 3, 10);
 }
 
@@ -241,7 +241,7 @@ TEST_F(NcclTransportTest, AnAbortAtThePublisherEndsTheLink) {
   nccl_.FailRank(0, absl::InternalError("unhandled system error"));
   AwaitFailure();
   ExpectNewestArrives(sink.get(), 3, 10);
-  EXPECT_EQ(reader_->stats().lost_by_nccl, 1u);
+  EXPECT_EQ(reader_->stats().lost_with_links, 1u);
 }
 
 TEST_F(NcclTransportTest, ALinkThatNeverComesUpLeavesGrpc) {
@@ -278,7 +278,7 @@ TEST_F(NcclTransportTest, AReaderThatDiesLeavesNothingBehind) {
   const auto sink = Subscribe(*reader_, 5, 10);
   AwaitUp();
   ExpectNewestArrives(sink.get(), 2, 10);
-  EXPECT_EQ(reader_->stats().received_by_nccl, 1u);
+  EXPECT_EQ(reader_->stats().received_over_links, 1u);
 }
 
 // Values of a channel that was given up come all the same: the next ones are
@@ -309,7 +309,7 @@ TEST_F(NcclTransportTest, ATensorOfAnotherSizeEndsItsChannelAlone) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   publisher_->Publish(AnyBits(6, 1, 20));
   EXPECT_EQ(BitsOf(right->AwaitTensor().tensor), BitsOf(AnyBits(6, 1, 20)));
-  EXPECT_EQ(reader_->stats().received_by_nccl, 2u);
+  EXPECT_EQ(reader_->stats().received_over_links, 2u);
 }
 
 // A reader with NCCL and a publisher without.
@@ -321,10 +321,10 @@ TEST_F(NcclTransportTest, APublisherWithoutNcclIsReadOverGrpc) {
   reader_->Subscribe({server->address(), 5, 10, sink});
   ASSERT_TRUE(Eventually([&] { return without.HasReaders(5); }));
   EXPECT_TRUE(
-      Eventually([this] { return reader_->stats().nccl_failures == 1; }));
+      Eventually([this] { return reader_->stats().link_failures == 1; }));
   without.Publish(AnyBits(5, 1, 10));
   EXPECT_EQ(BitsOf(sink->AwaitTensor().tensor), BitsOf(AnyBits(5, 1, 10)));
-  EXPECT_EQ(without.stats().nccl_failures, 0u);
+  EXPECT_EQ(without.stats().link_failures, 0u);
   reader_ = nullptr;
   without.EndReaders(absl::OkStatus());
   server->Shutdown(absl::Seconds(10));
@@ -345,7 +345,7 @@ TEST_F(NcclTransportTest, AHeaderWithoutALinkIsMalformed) {
       event.mutable_chunk()->set_link_transfer(1);
       stream->Write(event);
       event.mutable_link()->set_step(v1::LINK_STEP_OFFERED);
-      event.mutable_link()->set_nccl_id("another's");
+      event.mutable_link()->set_id("another's");
       stream->Write(event);
       FillChunk(ChunkAt(AnyBits(5, 2, 10), 0), event.mutable_chunk());
       stream->Write(event);
@@ -362,8 +362,8 @@ TEST_F(NcclTransportTest, AHeaderWithoutALinkIsMalformed) {
     EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 2);
     EXPECT_EQ(reader->stats().malformed, 1u);
   }
-  EXPECT_EQ(reader_->stats().nccl_failures, 1u);
-  EXPECT_EQ(by_grpc.stats().nccl_failures, 0u);
+  EXPECT_EQ(reader_->stats().link_failures, 1u);
+  EXPECT_EQ(by_grpc.stats().link_failures, 0u);
   reader_ = nullptr;
   server->Shutdown(absl::ZeroDuration());
 }

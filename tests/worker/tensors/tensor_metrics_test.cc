@@ -28,9 +28,9 @@ TEST(TensorMetricsTest, WhatATargetSends) {
   stats.sent = 3;
   stats.sent_bytes = 48;
   stats.replaced = 4;
-  stats.nccl_links = 5;
-  stats.nccl_failures = 6;
-  stats.sent_by_nccl = 7;
+  stats.links = 5;
+  stats.link_failures = 6;
+  stats.sent_over_links = 7;
   const Samples samples = telemetry::Collect(OfTarget(stats));
   const std::string own = "{role=\"target\",worker=\"host:1\"}";
   const Samples expected = {
@@ -50,10 +50,10 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
   stats.received_bytes = 144;
   stats.malformed = 2;
   stats.lost_channels = 1;
-  stats.nccl_links = 3;
-  stats.nccl_failures = 6;
-  stats.received_by_nccl = 7;
-  stats.lost_by_nccl = 8;
+  stats.links = 3;
+  stats.link_failures = 6;
+  stats.received_over_links = 7;
+  stats.lost_with_links = 8;
   TensorUse use;
   use.used = 5;
   use.lag_ns = 1'500'000'000;

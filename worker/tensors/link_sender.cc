@@ -1,4 +1,4 @@
-#include "worker/tensors/nccl_sender.h"
+#include "worker/tensors/link_sender.h"
 
 #include <spdlog/spdlog.h>
 
@@ -9,23 +9,23 @@
 
 namespace nacre::worker {
 
-NcclSender::NcclSender(NcclLinks* links, NcclSenderCounts* counts,
+LinkSender::LinkSender(SideLinks* links, LinkSenderCounts* counts,
                        std::function<void()> changed)
     : links_(links), counts_(counts), changed_(std::move(changed)) {}
 
-void NcclSender::OnMessage(const v1::TensorLink& message,
+void LinkSender::OnMessage(const v1::TensorLink& message,
                            const std::string& reader) {
-  std::shared_ptr<NcclLink> failed;
+  std::shared_ptr<SideLink> failed;
   {
     absl::MutexLock lock(&mu_);
     if (message.step() == v1::LINK_STEP_ASKED && state_ == State::kNotAsked) {
       reader_ = reader;
-      if (links_ == nullptr) {
+      if (links_ == nullptr || message.kind() != links_->kind()) {
         state_ = State::kOver;
-        Say(v1::LINK_STEP_FAILED, "", "the publisher has no NCCL");
+        Say(v1::LINK_STEP_FAILED, "", "the publisher has no such link");
       } else {
         state_ = State::kOpening;
-        link_ = links_->Open(NcclEnd::kSender, "", this);
+        link_ = links_->Open(LinkEnd::kSender, "", this);
       }
     } else if (message.step() == v1::LINK_STEP_UP &&
                state_ == State::kOpening) {
@@ -40,7 +40,7 @@ void NcclSender::OnMessage(const v1::TensorLink& message,
   changed_();
 }
 
-bool NcclSender::TakeMessage(v1::TensorLink* message) {
+bool LinkSender::TakeMessage(v1::TensorLink* message) {
   absl::MutexLock lock(&mu_);
   if (messages_.empty()) return false;
   *message = std::move(messages_.front());
@@ -48,24 +48,24 @@ bool NcclSender::TakeMessage(v1::TensorLink* message) {
   return true;
 }
 
-NcclSender::Way NcclSender::NextWay() const {
+LinkSender::Way LinkSender::NextWay() const {
   absl::MutexLock lock(&mu_);
   if (state_ != State::kUp) return Way::kStream;
   return link_->HasRoom() ? Way::kLink : Way::kLater;
 }
 
-uint64_t NcclSender::Send(const std::shared_ptr<const Tensor>& tensor) {
-  std::shared_ptr<NcclLink> refused;
+uint64_t LinkSender::Send(const std::shared_ptr<const Tensor>& tensor) {
+  std::shared_ptr<SideLink> refused;
   {
     absl::MutexLock lock(&mu_);
     if (state_ != State::kUp) return 0;
     const size_t num_values = tensor->values.size();
-    if (num_values <= NcclTransfers::kMaxValues) {
+    if (num_values <= links_->max_values()) {
       return link_->Send(tensor) ? ++num_sent_ : 0;
     }
     const std::string reason =
         absl::StrCat("a tensor of ", num_values, " values, a transfer has at ",
-                     "most ", NcclTransfers::kMaxValues);
+                     "most ", links_->max_values());
     End(reason);
     Say(v1::LINK_STEP_FAILED, "", reason);
     refused = link_;
@@ -74,8 +74,8 @@ uint64_t NcclSender::Send(const std::shared_ptr<const Tensor>& tensor) {
   return 0;
 }
 
-void NcclSender::Close() {
-  std::shared_ptr<NcclLink> link;
+void LinkSender::Close() {
+  std::shared_ptr<SideLink> link;
   {
     absl::MutexLock lock(&mu_);
     if (state_ == State::kUp) --counts_->up;
@@ -85,7 +85,7 @@ void NcclSender::Close() {
   if (link != nullptr) link->Close();
 }
 
-void NcclSender::OnId(const std::string& id) {
+void LinkSender::OnId(const std::string& id) {
   {
     absl::MutexLock lock(&mu_);
     if (state_ == State::kOver) return;
@@ -94,13 +94,13 @@ void NcclSender::OnId(const std::string& id) {
   changed_();
 }
 
-void NcclSender::OnSent(size_t num_values) {
+void LinkSender::OnSent(size_t num_values) {
   ++counts_->sent;
   counts_->sent_bytes += num_values * sizeof(float);
   changed_();
 }
 
-void NcclSender::OnFailed(const absl::Status& reason) {
+void LinkSender::OnFailed(const absl::Status& reason) {
   {
     absl::MutexLock lock(&mu_);
     const std::string text(reason.message());
@@ -109,21 +109,21 @@ void NcclSender::OnFailed(const absl::Status& reason) {
   changed_();
 }
 
-void NcclSender::Say(v1::LinkStep step, const std::string& nccl_id,
+void LinkSender::Say(v1::LinkStep step, const std::string& id,
                      const std::string& text) {
   v1::TensorLink& message = messages_.emplace_back();
   message.set_step(step);
-  message.set_nccl_id(nccl_id);
+  message.set_id(id);
   message.set_message(text);
 }
 
-bool NcclSender::End(const std::string& reason) {
+bool LinkSender::End(const std::string& reason) {
   if (state_ == State::kOver) return false;
   if (state_ == State::kUp) --counts_->up;
   if (state_ != State::kNotAsked) {
     ++counts_->failures;
-    spdlog::warn("the NCCL link to {} is over, tensors go over gRPC: {}",
-                 reader_, reason);
+    spdlog::warn("the {} link to {} is over, tensors go over gRPC: {}",
+                 links_->kind(), reader_, reason);
   }
   state_ = State::kOver;
   return true;

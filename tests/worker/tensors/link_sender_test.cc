@@ -1,7 +1,7 @@
 // The publisher's end against readers that say what they should and what they
 // should not. The test is the reader.
 
-#include "worker/tensors/nccl_sender.h"
+#include "worker/tensors/link_sender.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,24 +13,25 @@
 #include "tests/worker/tensors/nccl_stand_in.h"
 #include "tests/worker/tensors/random_tensor.h"
 #include "tests/worker/tensors/recording_sink.h"
+#include "worker/tensors/nccl_link.h"
 
 namespace nacre::worker {
 namespace {
 
 using ::testing::HasSubstr;
-using Way = NcclSender::Way;
+using Way = LinkSender::Way;
 
-class IgnoringEnd final : public NcclLinkListener {
+class IgnoringEnd final : public LinkListener {
   void OnFailed(const absl::Status&) override {}
 };
 
-class NcclSenderTest : public ::testing::Test {
+class LinkSenderTest : public ::testing::Test {
  protected:
-  NcclSenderTest()
+  LinkSenderTest()
       : links_(nccl_.Open(), {absl::Hours(1), absl::Hours(1)}),
         peer_(nccl_.Open(), {absl::Hours(1), absl::Hours(1)}),
         sender_(&links_, &counts_, [this] { ++changes_; }) {}
-  ~NcclSenderTest() override {
+  ~LinkSenderTest() override {
     sender_.Close();
     if (link_ != nullptr) link_->Close();
     EXPECT_EQ(counts_.up, 0);
@@ -43,17 +44,22 @@ class NcclSenderTest : public ::testing::Test {
     message.set_message(text);
     return message;
   }
-  v1::TensorLink AwaitMessage(NcclSender* sender) {
+  static v1::TensorLink Question(const std::string& kind = "NCCL") {
+    v1::TensorLink message = Message(v1::LINK_STEP_ASKED);
+    message.set_kind(kind);
+    return message;
+  }
+  v1::TensorLink AwaitMessage(LinkSender* sender) {
     v1::TensorLink message;
     EXPECT_TRUE(Eventually([&] { return sender->TakeMessage(&message); }));
     return message;
   }
   // As a reader that joins.
   void AwaitUp() {
-    sender_.OnMessage(Message(v1::LINK_STEP_ASKED), "reader");
+    sender_.OnMessage(Question(), "reader");
     const v1::TensorLink offer = AwaitMessage(&sender_);
     EXPECT_EQ(offer.step(), v1::LINK_STEP_OFFERED);
-    link_ = peer_.Open(NcclEnd::kReceiver, offer.nccl_id(), &end_);
+    link_ = peer_.Open(LinkEnd::kReceiver, offer.id(), &end_);
     EXPECT_EQ(sender_.NextWay(), Way::kStream);
     sender_.OnMessage(Message(v1::LINK_STEP_UP), "reader");
     EXPECT_EQ(sender_.NextWay(), Way::kLink);
@@ -65,14 +71,14 @@ class NcclSenderTest : public ::testing::Test {
 
   NcclStandIn nccl_;
   IgnoringEnd end_;
-  NcclSenderCounts counts_;
+  LinkSenderCounts counts_;
   std::atomic<int> changes_{0};
   NcclLinks links_, peer_;
-  std::shared_ptr<NcclLink> link_;
-  NcclSender sender_;
+  std::shared_ptr<SideLink> link_;
+  LinkSender sender_;
 };
 
-TEST_F(NcclSenderTest, NobodyWhoDoesNotAskHasALink) {
+TEST_F(LinkSenderTest, NobodyWhoDoesNotAskHasALink) {
   EXPECT_EQ(sender_.NextWay(), Way::kStream);
   EXPECT_EQ(sender_.Send(OfSize(3)), 0u);
   sender_.OnMessage(Message(v1::LINK_STEP_UP), "reader");
@@ -82,18 +88,22 @@ TEST_F(NcclSenderTest, NobodyWhoDoesNotAskHasALink) {
   EXPECT_FALSE(sender_.TakeMessage(&message));
 }
 
-TEST_F(NcclSenderTest, APublisherWithoutNcclSaysSo) {
-  NcclSender without(nullptr, &counts_, [] {});
-  without.OnMessage(Message(v1::LINK_STEP_ASKED), "reader");
-  const v1::TensorLink answer = AwaitMessage(&without);
-  EXPECT_EQ(answer.step(), v1::LINK_STEP_FAILED);
-  EXPECT_EQ(answer.message(), "the publisher has no NCCL");
-  without.OnMessage(Message(v1::LINK_STEP_UP), "reader");
-  EXPECT_EQ(without.NextWay(), Way::kStream);
-  EXPECT_EQ(counts_.failures, 0u);  // it has none to fail
+TEST_F(LinkSenderTest, APublisherWithoutSuchLinksSaysSo) {
+  LinkSender without(nullptr, &counts_, [] {});
+  LinkSender of_another_kind(&links_, &counts_, [] {});
+  without.OnMessage(Question(), "reader");
+  of_another_kind.OnMessage(Question("RDMA"), "reader");
+  for (LinkSender* const sender : {&without, &of_another_kind}) {
+    const v1::TensorLink answer = AwaitMessage(sender);
+    EXPECT_EQ(answer.step(), v1::LINK_STEP_FAILED);
+    EXPECT_EQ(answer.message(), "the publisher has no such link");
+    sender->OnMessage(Message(v1::LINK_STEP_UP), "reader");
+    EXPECT_EQ(sender->NextWay(), Way::kStream);
+  }
+  EXPECT_EQ(counts_.failures, 0u);  // they have none to fail
 }
 
-TEST_F(NcclSenderTest, TensorsAreNumberedUntilThereIsNoRoom) {
+TEST_F(LinkSenderTest, TensorsAreNumberedUntilThereIsNoRoom) {
   nccl_.HoldTransfers(true);
   AwaitUp();
   for (size_t i = 1; i <= NcclTransfers::kMostUnderWay; ++i) {
@@ -111,13 +121,13 @@ TEST_F(NcclSenderTest, TensorsAreNumberedUntilThereIsNoRoom) {
   EXPECT_EQ(counts_.sent_bytes, 12u);
 }
 
-TEST_F(NcclSenderTest, AReaderThatGivesUpGetsTheRestOverTheStream) {
+TEST_F(LinkSenderTest, AReaderThatGivesUpGetsTheRestOverTheStream) {
   AwaitUp();
   EXPECT_EQ(sender_.Send(OfSize(3)), 1u);
   sender_.OnMessage(Message(v1::LINK_STEP_FAILED, "no"), "reader");
   sender_.OnMessage(Message(v1::LINK_STEP_FAILED, "no"), "reader");
   sender_.OnMessage(Message(v1::LINK_STEP_UP), "reader");
-  sender_.OnMessage(Message(v1::LINK_STEP_ASKED), "reader");
+  sender_.OnMessage(Question(), "reader");
   EXPECT_EQ(sender_.NextWay(), Way::kStream);
   EXPECT_EQ(sender_.Send(OfSize(3)), 0u);
   v1::TensorLink message;
@@ -127,7 +137,7 @@ TEST_F(NcclSenderTest, AReaderThatGivesUpGetsTheRestOverTheStream) {
   EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 1; }));
 }
 
-TEST_F(NcclSenderTest, AFailedLinkIsSaidAndCounted) {
+TEST_F(LinkSenderTest, AFailedLinkIsSaidAndCounted) {
   AwaitUp();
   nccl_.FailRank(0, absl::InternalError("no route"));
   const v1::TensorLink message = AwaitMessage(&sender_);
@@ -138,7 +148,7 @@ TEST_F(NcclSenderTest, AFailedLinkIsSaidAndCounted) {
   EXPECT_EQ(counts_.up, 0);
 }
 
-TEST_F(NcclSenderTest, ATensorThatIsTooLargeEndsIt) {
+TEST_F(LinkSenderTest, ATensorThatIsTooLargeEndsIt) {
   AwaitUp();
   EXPECT_EQ(sender_.Send(OfSize(NcclTransfers::kMaxValues)), 1u);
   EXPECT_EQ(sender_.Send(OfSize(NcclTransfers::kMaxValues + 1)), 0u);

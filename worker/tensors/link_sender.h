@@ -5,8 +5,8 @@
 //
 // Thread-safe. `changed` is called on the links' thread.
 
-#ifndef WORKER_TENSORS_NCCL_SENDER_H_
-#define WORKER_TENSORS_NCCL_SENDER_H_
+#ifndef WORKER_TENSORS_LINK_SENDER_H_
+#define WORKER_TENSORS_LINK_SENDER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -18,26 +18,26 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/tensors.pb.h"
-#include "worker/tensors/nccl_link.h"
+#include "worker/tensors/side_link.h"
 
 namespace nacre::worker {
 
 // Of all senders of a publisher.
-struct NcclSenderCounts {
+struct LinkSenderCounts {
   std::atomic<int> up{0};  // links
   std::atomic<uint64_t> failures{0};
   std::atomic<uint64_t> sent{0};  // tensors
   std::atomic<uint64_t> sent_bytes{0};
 };
 
-class NcclSender final : public NcclLinkListener {
+class LinkSender final : public LinkListener {
  public:
   // All outlive it. Null `links`: readers that ask are told that there is none.
   // `changed`: there is something to say, or room for a tensor.
-  NcclSender(NcclLinks* links, NcclSenderCounts* counts,
+  LinkSender(SideLinks* links, LinkSenderCounts* counts,
              std::function<void()> changed);
   // After Close.
-  ~NcclSender() override = default;
+  ~LinkSender() override = default;
 
   // From the reader. `reader` is its name, for the log.
   void OnMessage(const v1::TensorLink& message, const std::string& reader)
@@ -65,22 +65,22 @@ class NcclSender final : public NcclLinkListener {
   void OnId(const std::string& id) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnSent(size_t num_values) override;
   void OnFailed(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
-  void Say(v1::LinkStep step, const std::string& nccl_id,
-           const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Say(v1::LinkStep step, const std::string& id, const std::string& text)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether it was not over.
   bool End(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  NcclLinks* const links_;
-  NcclSenderCounts* const counts_;
+  SideLinks* const links_;
+  LinkSenderCounts* const counts_;
   const std::function<void()> changed_;
   mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kNotAsked;
   std::string reader_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<NcclLink> link_ ABSL_GUARDED_BY(mu_);  // since it was asked
+  std::shared_ptr<SideLink> link_ ABSL_GUARDED_BY(mu_);  // since it was asked
   uint64_t num_sent_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<v1::TensorLink> messages_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nacre::worker
 
-#endif  // WORKER_TENSORS_NCCL_SENDER_H_
+#endif  // WORKER_TENSORS_LINK_SENDER_H_

@@ -1,7 +1,7 @@
 // The reader's end against publishers that say what they should and what they
 // should not. The test is the publisher.
 
-#include "worker/tensors/nccl_receiver.h"
+#include "worker/tensors/link_receiver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,13 +14,14 @@
 #include "tests/worker/tensors/nccl_stand_in.h"
 #include "tests/worker/tensors/random_tensor.h"
 #include "tests/worker/tensors/recording_sink.h"
+#include "worker/tensors/nccl_link.h"
 
 namespace nacre::worker {
 namespace {
 
 using ::testing::HasSubstr;
 
-class OfferingEnd final : public NcclLinkListener {
+class OfferingEnd final : public LinkListener {
  public:
   void OnId(const std::string& id) override {
     absl::MutexLock lock(&mu_);
@@ -37,13 +38,13 @@ class OfferingEnd final : public NcclLinkListener {
   std::string id_ ABSL_GUARDED_BY(mu_);
 };
 
-class NcclReceiverTest : public ::testing::Test {
+class LinkReceiverTest : public ::testing::Test {
  protected:
-  NcclReceiverTest()
+  LinkReceiverTest()
       : links_(nccl_.Open(), {absl::Hours(1), absl::Hours(1)}),
         peer_(nccl_.Open(), {absl::Hours(1), absl::Hours(1)}),
         receiver_(Parts()) {}
-  ~NcclReceiverTest() override {
+  ~LinkReceiverTest() override {
     receiver_.Close();
     if (link_ != nullptr) link_->Close();
     EXPECT_EQ(counts_.up, 0);
@@ -52,13 +53,14 @@ class NcclReceiverTest : public ::testing::Test {
   static v1::TensorLink Message(v1::LinkStep step, const std::string& id = "") {
     v1::TensorLink message;
     message.set_step(step);
-    message.set_nccl_id(id);
+    message.set_id(id);
     return message;
   }
   // As a publisher that offers one.
   void Offer() {
-    EXPECT_EQ(NcclReceiver::Question().step(), v1::LINK_STEP_ASKED);
-    link_ = peer_.Open(NcclEnd::kSender, "", &end_);
+    EXPECT_EQ(receiver_.Question().step(), v1::LINK_STEP_ASKED);
+    EXPECT_EQ(receiver_.Question().kind(), "NCCL");
+    link_ = peer_.Open(LinkEnd::kSender, "", &end_);
     EXPECT_TRUE(Eventually([this] { return !end_.id().empty(); }));
     receiver_.OnMessage(Message(v1::LINK_STEP_OFFERED, end_.id()));
   }
@@ -102,17 +104,17 @@ class NcclReceiverTest : public ::testing::Test {
 
   NcclStandIn nccl_;
   OfferingEnd end_;
-  NcclReceiverCounts counts_;
+  LinkReceiverCounts counts_;
   RecordingSink sink_;
   absl::Mutex mu_;
   std::vector<v1::TensorLink> told_ ABSL_GUARDED_BY(mu_);
   NcclLinks links_, peer_;
-  std::shared_ptr<NcclLink> link_;
-  NcclReceiver receiver_;
+  std::shared_ptr<SideLink> link_;
+  LinkReceiver receiver_;
 
  private:
-  NcclReceiver::Parts Parts() {
-    NcclReceiver::Parts parts;
+  LinkReceiver::Parts Parts() {
+    LinkReceiver::Parts parts;
     parts.links = &links_;
     parts.counts = &counts_;
     parts.publisher = "host:1";
@@ -127,7 +129,7 @@ class NcclReceiverTest : public ::testing::Test {
   }
 };
 
-TEST_F(NcclReceiverTest, PutsHeadersAndValuesTogether) {
+TEST_F(LinkReceiverTest, PutsHeadersAndValuesTogether) {
   AwaitUp();
   for (int i = 1; i <= 9; ++i) {
     const auto sent = std::make_shared<const Tensor>(RandomTensor(5, i, 40));
@@ -146,13 +148,13 @@ TEST_F(NcclReceiverTest, PutsHeadersAndValuesTogether) {
   EXPECT_EQ(counts_.lost, 0u);
 }
 
-TEST_F(NcclReceiverTest, AHeaderBeforeTheLinkIsUpMakesNoSense) {
+TEST_F(LinkReceiverTest, AHeaderBeforeTheLinkIsUpMakesNoSense) {
   nccl_.HoldTransfers(true);
   Offer();
   ExpectRefusal(HeaderOf(RandomTensor(5, 1, 3)), 1, "before the link was up");
 }
 
-TEST_F(NcclReceiverTest, HeadersThatSkipATransferMakeNoSense) {
+TEST_F(LinkReceiverTest, HeadersThatSkipATransferMakeNoSense) {
   AwaitUp();
   const TensorChunk header = HeaderOf(RandomTensor(5, 1, 3));
   ASSERT_TRUE(receiver_.OnHeader(header, 1));
@@ -163,20 +165,20 @@ TEST_F(NcclReceiverTest, HeadersThatSkipATransferMakeNoSense) {
   EXPECT_EQ(counts_.lost, 2u);
 }
 
-TEST_F(NcclReceiverTest, HeadersWithDataMakeNoSense) {
+TEST_F(LinkReceiverTest, HeadersWithDataMakeNoSense) {
   AwaitUp();
   const Tensor tensor = RandomTensor(5, 1, 3);
   ExpectRefusal(ChunkAt(tensor, 0), 1, "makes no sense");
 }
 
-TEST_F(NcclReceiverTest, HeadersOfMoreThanATransferHoldsMakeNoSense) {
+TEST_F(LinkReceiverTest, HeadersOfMoreThanATransferHoldsMakeNoSense) {
   AwaitUp();
   TensorChunk header = HeaderOf(RandomTensor(5, 1, 3));
   header.shape = {1 << 16, 2};
   ExpectRefusal(header, 1, "makes no sense");
 }
 
-TEST_F(NcclReceiverTest, HeadersWithoutTransfersAreBounded) {
+TEST_F(LinkReceiverTest, HeadersWithoutTransfersAreBounded) {
   AwaitUp();
   const TensorChunk header = HeaderOf(RandomTensor(5, 1, 3));
   uint64_t number = 1;
@@ -186,7 +188,7 @@ TEST_F(NcclReceiverTest, HeadersWithoutTransfersAreBounded) {
   EXPECT_EQ(counts_.lost, 64u);
 }
 
-TEST_F(NcclReceiverTest, AFailedLinkIsSaidAndCounted) {
+TEST_F(LinkReceiverTest, AFailedLinkIsSaidAndCounted) {
   AwaitUp();
   ASSERT_TRUE(receiver_.OnHeader(HeaderOf(RandomTensor(5, 1, 3)), 1));
   nccl_.FailRank(1, absl::InternalError("no route"));
@@ -202,7 +204,7 @@ TEST_F(NcclReceiverTest, AFailedLinkIsSaidAndCounted) {
   EXPECT_EQ(num_told(), 0u);
 }
 
-TEST_F(NcclReceiverTest, APublisherWithoutNcclIsNotAskedAgain) {
+TEST_F(LinkReceiverTest, APublisherWithoutLinksIsNotAskedAgain) {
   receiver_.OnMessage(Message(v1::LINK_STEP_FAILED));
   receiver_.OnMessage(Message(v1::LINK_STEP_OFFERED, "id"));
   receiver_.OnStreamTensor();
@@ -210,7 +212,7 @@ TEST_F(NcclReceiverTest, APublisherWithoutNcclIsNotAskedAgain) {
   EXPECT_EQ(counts_.failures, 1u);
 }
 
-TEST_F(NcclReceiverTest, TensorsOfTheStreamAfterAHeaderEndIt) {
+TEST_F(LinkReceiverTest, TensorsOfTheStreamAfterAHeaderEndIt) {
   AwaitUp();
   receiver_.OnStreamTensor();  // was sent before the publisher knew
   EXPECT_EQ(counts_.up, 1);

@@ -6,8 +6,8 @@
 // Thread-safe. `tell` and `deliver` are called on the links' thread, or by
 // OnMessage.
 
-#ifndef WORKER_TENSORS_NCCL_RECEIVER_H_
-#define WORKER_TENSORS_NCCL_RECEIVER_H_
+#ifndef WORKER_TENSORS_LINK_RECEIVER_H_
+#define WORKER_TENSORS_LINK_RECEIVER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -21,35 +21,35 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "proto/tensors.pb.h"
-#include "worker/tensors/nccl_link.h"
+#include "worker/tensors/side_link.h"
 #include "worker/tensors/tensor.h"
 #include "worker/tensors/tensor_chunks.h"
 
 namespace nacre::worker {
 
 // Of all receivers of a reader.
-struct NcclReceiverCounts {
+struct LinkReceiverCounts {
   std::atomic<int> up{0};  // links
   std::atomic<uint64_t> failures{0};
   std::atomic<uint64_t> received{0};  // tensors
   std::atomic<uint64_t> lost{0};      // under way when their link failed
 };
 
-class NcclReceiver final : public NcclLinkListener {
+class LinkReceiver final : public LinkListener {
  public:
   struct Parts {
-    NcclLinks* links = nullptr;  // outlives it
-    NcclReceiverCounts* counts = nullptr;
+    SideLinks* links = nullptr;  // outlives it
+    LinkReceiverCounts* counts = nullptr;
     std::string publisher;  // its address, for the log
     std::function<void(v1::TensorLink)> tell;
     std::function<void(Tensor)> deliver;
   };
-  explicit NcclReceiver(Parts parts) : parts_(std::move(parts)) {}
+  explicit LinkReceiver(Parts parts) : parts_(std::move(parts)) {}
   // After Close.
-  ~NcclReceiver() override = default;
+  ~LinkReceiver() override = default;
 
   // To be told first of all.
-  static v1::TensorLink Question();
+  v1::TensorLink Question() const;
 
   void OnMessage(const v1::TensorLink& message) ABSL_LOCKS_EXCLUDED(mu_);
   // A tensor whose values come over the link, as the transfer of that number.
@@ -77,11 +77,11 @@ class NcclReceiver final : public NcclLinkListener {
   const Parts parts_;
   absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kAsked;
-  std::shared_ptr<NcclLink> link_ ABSL_GUARDED_BY(mu_);  // since the offer
+  std::shared_ptr<SideLink> link_ ABSL_GUARDED_BY(mu_);  // since the offer
   std::deque<Tensor> expected_ ABSL_GUARDED_BY(mu_);     // without values
   uint64_t num_headers_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace nacre::worker
 
-#endif  // WORKER_TENSORS_NCCL_RECEIVER_H_
+#endif  // WORKER_TENSORS_LINK_RECEIVER_H_

@@ -1,4 +1,4 @@
-#include "worker/tensors/nccl_receiver.h"
+#include "worker/tensors/link_receiver.h"
 
 #include <spdlog/spdlog.h>
 
@@ -19,17 +19,19 @@ v1::TensorLink LinkMessage(v1::LinkStep step, const std::string& text = "") {
 
 }  // namespace
 
-v1::TensorLink NcclReceiver::Question() {
-  return LinkMessage(v1::LINK_STEP_ASKED);
+v1::TensorLink LinkReceiver::Question() const {
+  v1::TensorLink message = LinkMessage(v1::LINK_STEP_ASKED);
+  message.set_kind(parts_.links->kind());
+  return message;
 }
 
-void NcclReceiver::OnMessage(const v1::TensorLink& message) {
-  std::shared_ptr<NcclLink> failed;
+void LinkReceiver::OnMessage(const v1::TensorLink& message) {
+  std::shared_ptr<SideLink> failed;
   {
     absl::MutexLock lock(&mu_);
     if (message.step() == v1::LINK_STEP_OFFERED && state_ == State::kAsked) {
       state_ = State::kOpening;
-      link_ = parts_.links->Open(NcclEnd::kReceiver, message.nccl_id(), this);
+      link_ = parts_.links->Open(LinkEnd::kReceiver, message.id(), this);
     } else if (message.step() == v1::LINK_STEP_FAILED &&
                End(absl::StrCat("the publisher says: ", message.message()))) {
       failed = link_;
@@ -38,9 +40,9 @@ void NcclReceiver::OnMessage(const v1::TensorLink& message) {
   if (failed != nullptr) failed->Close();
 }
 
-bool NcclReceiver::OnHeader(const TensorChunk& header, uint64_t number) {
+bool LinkReceiver::OnHeader(const TensorChunk& header, uint64_t number) {
   const absl::optional<size_t> num_values =
-      NumValues(header.shape, NcclTransfers::kMaxValues);
+      NumValues(header.shape, parts_.links->max_values());
   std::string reason;
   {
     absl::MutexLock lock(&mu_);
@@ -69,7 +71,7 @@ bool NcclReceiver::OnHeader(const TensorChunk& header, uint64_t number) {
   return false;
 }
 
-void NcclReceiver::OnStreamTensor() {
+void LinkReceiver::OnStreamTensor() {
   {
     absl::MutexLock lock(&mu_);
     if (state_ == State::kOver || num_headers_ == 0) return;
@@ -77,8 +79,8 @@ void NcclReceiver::OnStreamTensor() {
   GiveUp("the publisher has left it");
 }
 
-void NcclReceiver::Close() {
-  std::shared_ptr<NcclLink> link;
+void LinkReceiver::Close() {
+  std::shared_ptr<SideLink> link;
   {
     absl::MutexLock lock(&mu_);
     if (state_ == State::kUp) --parts_.counts->up;
@@ -88,7 +90,7 @@ void NcclReceiver::Close() {
   if (link != nullptr) link->Close();
 }
 
-void NcclReceiver::OnUp() {
+void LinkReceiver::OnUp() {
   {
     absl::MutexLock lock(&mu_);
     if (state_ != State::kOpening) return;
@@ -98,7 +100,7 @@ void NcclReceiver::OnUp() {
   parts_.tell(LinkMessage(v1::LINK_STEP_UP));
 }
 
-void NcclReceiver::OnReceived(absl::Span<const float> values) {
+void LinkReceiver::OnReceived(absl::Span<const float> values) {
   Tensor tensor;
   {
     absl::MutexLock lock(&mu_);
@@ -111,7 +113,7 @@ void NcclReceiver::OnReceived(absl::Span<const float> values) {
   parts_.deliver(std::move(tensor));
 }
 
-void NcclReceiver::OnFailed(const absl::Status& reason) {
+void LinkReceiver::OnFailed(const absl::Status& reason) {
   const std::string text(reason.message());
   {
     absl::MutexLock lock(&mu_);
@@ -120,8 +122,8 @@ void NcclReceiver::OnFailed(const absl::Status& reason) {
   parts_.tell(LinkMessage(v1::LINK_STEP_FAILED, text));
 }
 
-void NcclReceiver::GiveUp(const std::string& reason) {
-  std::shared_ptr<NcclLink> link;
+void LinkReceiver::GiveUp(const std::string& reason) {
+  std::shared_ptr<SideLink> link;
   {
     absl::MutexLock lock(&mu_);
     if (!End(reason)) return;
@@ -131,15 +133,15 @@ void NcclReceiver::GiveUp(const std::string& reason) {
   parts_.tell(LinkMessage(v1::LINK_STEP_FAILED, reason));
 }
 
-bool NcclReceiver::End(const std::string& reason) {
+bool LinkReceiver::End(const std::string& reason) {
   if (state_ == State::kOver) return false;
   if (state_ == State::kUp) --parts_.counts->up;
   state_ = State::kOver;
   ++parts_.counts->failures;
   parts_.counts->lost += expected_.size();
   expected_.clear();
-  spdlog::warn("no NCCL link from {}, its tensors come over gRPC: {}",
-               parts_.publisher, reason);
+  spdlog::warn("no {} link from {}, its tensors come over gRPC: {}",
+               parts_.links->kind(), parts_.publisher, reason);
   return true;
 }
 
