@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034 # Stages use the variables.
 # What the stages share. A stage is a script of its own: .ci/stages/NAME.sh runs
 # it alone. Exit statuses: 0 passed, 75 passed as far as its time went (what is
 # missing stands in its last line), 76 could run nothing (why, in its last line),
@@ -5,8 +6,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-# shellcheck disable=SC2034 # Stages use them.
 readonly PARTIAL=75 NOTHING=76
+# What runs on this machine note for the next: when stages in turn passed, and what
+# clang-tidy has yet to read.
+readonly NOTES=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/nacre-ci
+readonly PASSED_FILE=$NOTES/passed UNREAD_FILE=$NOTES/tidy_unread
 JOBS=$(nproc)
 # Objects of another clone of the same sources count too.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
