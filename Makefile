@@ -50,6 +50,7 @@ test: dev-deps
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(TEST_JOBS) \
 	  --label-exclude '$(SKIPPED_LABELS)' --no-tests=error || \
 	  { scripts/failed_tests.sh $(BUILD); exit 1; }
+	@scripts/skipped_tests.sh $(BUILD)
 
 slow: dev-deps
 	@$(MAKE) --no-print-directory configure

@@ -1,17 +1,25 @@
 #!/usr/bin/env python3
 """Which of CI's stages in turn a run takes, and how many runs cover them all.
 
-  .ci/plan.py SECONDS FILE COUNT asan=1500 tsan=1200 ...
+  .ci/plan.py SECONDS FILE COUNT asan=1500 tsan=1200 tidy=320x3 ...
+  .ci/plan.py --parts FILE COUNT NAME ...
+  .ci/plan.py --left FILE READ NAME ...
   .ci/plan.py --self-test
 
 SECONDS are left for these stages, each of which may take as long as said with
 nothing cached. FILE has a line "stage time" for each that passed on this
 machine. Without it, as on a new machine, COUNT (of commits) says which stage
-comes first: each does within as many counts as there are stages.
+comes first: each does within as many counts as there are stages. One with "x3"
+passes in parts: only the third run that takes it ends it.
 
 Prints two lines: the stages in the order in which to try them, and the number
-of runs like this one that cover all ("never", if one takes longer than
-SECONDS).
+of runs like this one that cover all, on a machine where FILE stays ("never", if
+one takes longer than SECONDS).
+
+--parts: those of a stage that passes in parts, in the order in which a run takes
+them: first those of FILE, which runs before have left. Without any COUNT says which
+comes first. --left: a run took READ parts, and not those named. FILE then has those
+that no run has taken yet, a line "part READ" each, as long as there are any.
 
 The stage that has waited longest is always first, so that none starves. With it
 go those that let the others pass in the fewest runs; then comes the rest.
@@ -67,14 +75,18 @@ def taken(order, costs, seconds):
     return found
 
 
-def runs_to_cover(stages, costs, seconds):
-    """How many runs pass each of `stages` (by age) once; None: never."""
-    missing, number = set(stages), 0
-    while missing:
-        passed = taken(order_of(stages, costs, seconds), costs, seconds)
-        if not set(passed) & missing:
+def runs_to_cover(stages, costs, seconds, parts=None):
+    """How many runs pass each of `stages` (by age) once; None: never. `parts`:
+    how many runs have to take a stage, where that is more than one."""
+    left, number = {stage: (parts or {}).get(stage, 1) for stage in stages}, 0
+    while any(left.values()):
+        took = taken(order_of(stages, costs, seconds), costs, seconds)
+        if not any(left[stage] for stage in took):
             return None
-        missing -= set(passed)
+        for stage in took:
+            left[stage] = max(left[stage] - 1, 0)
+        # What has not passed stays the oldest.
+        passed = [stage for stage in took if not left[stage]]
         stages = [s for s in stages if s not in passed] + passed
         number += 1
     return number
@@ -91,11 +103,77 @@ def read(path):
     return passed
 
 
+def in_turn(names, unread, count):
+    """`names` in the order in which a run takes them."""
+    first = count % len(names)
+    names = names[first:] + names[:first]
+    return ([name for name in unread if name in names]
+            + [name for name in names if name not in unread])
+
+
+def still_left(unread, named):
+    """Of those that runs have left, or else of all, what this run left, too. The
+    first of them comes last: the run may have spent its time on that one."""
+    found = [name for name in unread or named if name in named]
+    return found[1:] + found[:1]
+
+
+def words(path):
+    """The first of each line of a file; none, where there is no such file."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [line.split()[0] for line in file if line.strip()]
+
+
+def self_test_parts(stages, costs):
+    """What is wrong where stages pass in parts."""
+    wrong = []
+    for seconds, parts, expected in (
+            (4820, {}, 1), (4820, {"tidy": 3}, 3), (4820, {"tidy": 1}, 1),
+            # One of the two runs has no room for tidy.
+            (2900, {"tidy": 2}, 3), (2900, {"tidy": 3}, 4),
+            (1499, {"tidy": 3}, None)):
+        found = runs_to_cover(stages, costs, seconds, parts)
+        if found != expected:
+            wrong.append(f"{seconds} s, {parts}: {found} runs")
+    for seconds in range(1500, 5200, 50):
+        for first in range(len(stages)):
+            ages = stages[first:] + stages[:first]
+            found = runs_to_cover(ages, costs, seconds, {"tidy": 4})
+            if not max(4, runs_to_cover(ages, costs, seconds)) <= found <= 8:
+                wrong.append(f"{seconds} s from {ages[0]}: {found} runs")
+    names = [*"abcd"]
+    for unread, count, expected in (([], 0, "abcd"), ([], 6, "cdab"),
+                                    (["d", "b"], 0, "dbac"),
+                                    # One that is no part any more.
+                                    (["x", "c"], 1, "cbda")):
+        if in_turn(names, unread, count) != [*expected]:
+            wrong.append(f"parts {unread} {count}")
+    # Whatever a run has time for, all are taken once before one comes again; also
+    # where one ("a") never ends, which then takes the time of a whole run.
+    for some, endless in itertools.product((1, 2, 3, 4), (False, True)):
+        unread, number, seen = [], 0, set()
+        while number == 0 or unread and seen != {*names[1:]}:
+            order = in_turn(names, unread, 17 + number)
+            took = [*itertools.takewhile(lambda name: not endless or name != "a",
+                                         order)][:some]
+            seen.update(took)
+            unread = still_left(unread, [n for n in names if n not in took])
+            number += 1
+            if number > 2 * len(names):
+                wrong.append(f"{some} parts a run, endless {endless}: starved")
+                break
+        if not endless and number > len(names):
+            wrong.append(f"{some} parts a run: {number} runs")
+    return wrong
+
+
 def self_test():
     costs = {"asan": 1500, "tsan": 1200, "fuzz": 800, "tidy": 320,
              "aarch64": 1000}
     stages = [*costs]
-    wrong = []
+    wrong = self_test_parts(stages, costs)
     for seconds, expected in ((4820, 1), (2900, 2), (2500, 2), (2100, 3),
                               (1500, 4), (1499, None)):
         if runs_to_cover(stages, costs, seconds) != expected:
@@ -123,12 +201,25 @@ def self_test():
 def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
+    if sys.argv[1:2] == ["--parts"]:
+        print(*in_turn(sys.argv[4:], words(sys.argv[2]), int(sys.argv[3])))
+        return 0
+    if sys.argv[1:2] == ["--left"]:
+        path, number = sys.argv[2], max(int(sys.argv[3]), 1)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        found = still_left(words(path), sys.argv[4:])
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{name} {number}\n" for name in found)
+        return 0
     seconds, path, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    costs = {name: int(cost) for name, _, cost in
-             (word.partition("=") for word in sys.argv[4:])}
+    costs, parts = {}, {}
+    for word in sys.argv[4:]:
+        name, _, cost = word.partition("=")
+        cost, _, number = cost.partition("x")
+        costs[name], parts[name] = int(cost), int(number or 1)
     stages = by_age([*costs], read(path), count)
     print(*order_of(stages, costs, seconds))
-    print(runs_to_cover(stages, costs, seconds) or "never")
+    print(runs_to_cover(stages, costs, seconds, parts) or "never")
     return 0
 
 

@@ -1,8 +1,8 @@
 // Memory that may lie in a file: for what is too much for the memory of the
 // machine and need not outlive the process.
 //
-// Immutable, and so for any thread; who writes to data() is the caller's
-// affair.
+// Immutable, and so for any thread. The caller sees to it that threads which
+// write to data() do not meet.
 
 #ifndef COMMON_SCRATCH_MEMORY_H_
 #define COMMON_SCRATCH_MEMORY_H_

@@ -59,8 +59,8 @@ using KvSlot = int32_t;
 inline constexpr int32_t kNoTail = std::numeric_limits<int32_t>::max();
 
 // Where one row of a ragged batch stands in its own session. A row of a token
-// tree has a tail: positions of its path that lie in slots of other blocks,
-// since its siblings stand at the same positions. All pointers are the host's.
+// tree has a tail: positions of its path in slots of other blocks. (Siblings
+// stand at the same positions.) All pointers are the host's.
 struct RowContext {
   // Of positions below min(position + 1, tail_begin).
   const int32_t* block_table = nullptr;

@@ -62,7 +62,7 @@ absl::Status BlockSequence::KeepPath(int length,
   const int count = static_cast<int>(slots.size());
   if (length > length_ || count > max_length_ - length) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a path of ", count, " nodes behind ", length,
+        absl::StrCat("a path of ", count, " nodes after ", length,
                      " positions, the sequence holds ", length_,
                      " and has room for ", max_length_));
   }

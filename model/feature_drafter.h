@@ -72,10 +72,10 @@ class FeatureDrafter {
   virtual absl::StatusOr<std::unique_ptr<FeatureSequence>> NewSequence(
       int max_length, int num_slots) = 0;
 
-  // Feeds the rows and returns logits of the target's tokens, [sum of
-  // num_logits, vocab_size], valid until the next call; -inf: a token that it
-  // never says. A row does not depend on other sequences. RESOURCE_EXHAUSTED:
-  // there is no room; no sequence has changed its length.
+  // Feeds the rows and returns logits of the target's tokens: [sum of
+  // num_logits, vocab_size], valid until the next call. A token that it never
+  // drafts has -inf. A row does not depend on other sequences.
+  // RESOURCE_EXHAUSTED: there is no room; no sequence has changed its length.
   virtual absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const FeatureRows> batch) = 0;
 };

@@ -230,9 +230,9 @@ class LanguageModel {
   // What came of next_draws so far. A model that draws nothing begins nothing.
   virtual QueuedSteps queued_steps() const { return {}; }
 
-  // What the logits of the last Forward were computed from, after the final
-  // norm, where the model computed it. [sum of num_logits, hidden_size] in
-  // batch order. Valid until the next call. Empty where the model shows none.
+  // The hidden states that the last Forward's logits come from, after the final
+  // norm, in batch order: [sum of num_logits, hidden_size]. Valid until the
+  // next call. Empty where the model shows none.
   virtual kernels::FloatView final_hidden() { return {}; }
   // For heads beside the model's own, over the same hidden states. Absent where
   // the model shows none.

@@ -42,9 +42,9 @@ absl::Status TreeSlots::CheckParent(absl::Span<const TreeNode> nodes,
   const TreeNode& node = nodes[index];
   if (node.parent == kNoSlot) {
     if (node.position >= 1 && node.position <= length) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a node at position ", node.position,
-        " is behind none of the sequence's ", length, " positions"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a node at position ", node.position,
+                     " follows none of the sequence's ", length, " positions"));
   }
   if (absl::Status status = CheckRange(node.parent); !status.ok()) {
     return status;
@@ -110,7 +110,7 @@ absl::Status TreeSlots::CheckPath(int length,
     if (absl::Status status = CheckRange(slot); !status.ok()) return status;
     if (At(slot).parent != parent || !IsWhole(slot, {})) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "slot ", slot, " holds no node behind ",
+          "slot ", slot, " holds no node after ",
           parent == kNoSlot ? "the sequence" : absl::StrCat("slot ", parent)));
     }
     parent = slot;
@@ -118,7 +118,7 @@ absl::Status TreeSlots::CheckPath(int length,
   if (!slots.empty() && At(slots[0]).position != length) {
     return absl::InvalidArgumentError(absl::StrCat(
         "slot ", slots[0], " is of position ", At(slots[0]).position,
-        ", a path is kept behind a sequence of ", length));
+        ", a path is kept after a sequence of ", length));
   }
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ die() {
   exit 1
 }
 
-rootfs= archive=build/nacre-image.tar
+rootfs='' archive=build/nacre-image.tar
 while (($# > 0)); do
   case "$1" in
     --rootfs) rootfs=${2:?"--rootfs needs a file"} && shift ;;

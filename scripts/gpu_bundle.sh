@@ -88,7 +88,7 @@ add_libraries "$xz" "$out/unpack"
 # The window must reach from one program's kernels to the next one's.
 tar -C "$out" --owner=0 --group=0 -cf - bin lib tests |
   "$xz" --threads=2 --lzma2=preset=3,dict=64MiB >"$out/programs.tar.xz"
-rm -r "$out/bin" "$out/lib" "$out/tests"
+rm -r "${out:?}"/{bin,lib,tests}
 
 bytes=$(du -sb "$out" | cut -f 1)
 if ((bytes > MOST_BYTES)); then

@@ -29,7 +29,7 @@ readonly BUILD_PACKAGES=(
 # gateway's page in Chromium (120 MB with what it needs).
 readonly DEV_PACKAGES=(
   lld clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
-  xz-utils help2man mandoc file codespell python3-grpcio python3-protobuf
+  xz-utils help2man mandoc file codespell shellcheck python3-grpcio python3-protobuf
   python3-yaml python3-jsonschema chromium
 )
 # Tests the alerts; without it that test is skipped. Only this program is taken
@@ -50,7 +50,7 @@ die() {
 }
 
 packages=("${BUILD_PACKAGES[@]}")
-foreign= options=() wants_promtool=false
+foreign='' options=() wants_promtool=false
 case "${1:-}" in
   "") ;;
   --dev)

@@ -13,7 +13,8 @@ cd "$(dirname "$0")/.."
 
 readonly OUT=${1:?usage: scripts/rank_report.sh OUT}
 readonly NACRE=build/bin/nacre
-readonly STEPS=(--target-step-time 1:30,8:30.6,16:30.9 --draft-step-time 1:3,8:3.06,16:3.09)
+readonly STEPS=(--target-step-time '1:30,8:30.6,16:30.9'
+  --draft-step-time '1:3,8:3.06,16:3.09')
 [[ -x $NACRE ]] || {
   echo "rank_report: error: $NACRE is not built: run make build" >&2
   exit 1

@@ -1,10 +1,10 @@
-// A draft that grows its tree level by level (EAGLE): what it says below a
-// node depends on the whole path to it. Candidates are ranked by the score that
-// the target will draw with, as a draft worker's are (ranks.h). Of the nodes
-// that are not expanded the likeliest come next.
+// A draft that grows its tree level by level (EAGLE): its candidates below a
+// node depend on the whole path to that node. They are ranked by the score that
+// the target will draw with, as a draft worker's are (ranks.h). The likeliest
+// nodes that are not expanded come next.
 //
-// What a candidate's score is worth is learned by depth, from what was
-// committed there, whether a step verified it or not.
+// GrownDraft learns by depth what a candidate's score is worth. It learns from
+// the tokens that were committed there, whether a step verified them or not.
 //
 // Pure: no I/O, no clock, no threads.
 
@@ -25,8 +25,8 @@ class GrownDraft {
  public:
   static constexpr int kRoot = -1;
 
-  // By depth, from that of the root's children on: no node is deeper. Outlive
-  // it.
+  // By depth, beginning with the root's children: no node is deeper.
+  // They outlive this draft.
   explicit GrownDraft(HeadCalibrations* calibrations)
       : calibrations_(calibrations) {}
 

@@ -11,13 +11,16 @@
 # (build/bin/nacre), WRITE_MINUTES (6), MINUTES (20, of training), CPU_MINUTES (of
 # all threads of training together; unset: no limit).
 set -euo pipefail
-(($# == 3)) && [[ "$1" =~ ^(distill|make-eesd|eagle3|medusa)$ ]] || {
+if (($# != 3)) || [[ ! "$1" =~ ^(distill|make-eesd|eagle3|medusa)$ ]]; then
   sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
   exit 2
-}
-readonly METHOD=$1 GSM8K=$(realpath "$2") OUT=$(realpath -m "$3")
+fi
+GSM8K=$(realpath "$2")
+OUT=$(realpath -m "$3")
+readonly METHOD=$1 GSM8K OUT
 cd "$(dirname "$0")/.."
-readonly PYTHON=${PYTHON:-python3} NACRE=$(realpath "${NACRE:-build/bin/nacre}")
+NACRE=$(realpath "${NACRE:-build/bin/nacre}")
+readonly NACRE PYTHON=${PYTHON:-python3}
 readonly WRITE_MINUTES=${WRITE_MINUTES:-6} MINUTES=${MINUTES:-20}
 readonly PAIR=(--target-model models/target --draft-model models/draft)
 mkdir -p "$OUT/text"

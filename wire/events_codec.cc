@@ -96,7 +96,7 @@ absl::Status CheckPath(const v1::Verdict& proto) {
   for (const uint32_t node : proto.path()) {
     if (node <= last || node > uint32_t{speculation::kMaxNode}) {
       return absl::InvalidArgumentError(
-          absl::StrCat("Verdict.path has node ", node, " behind ", last,
+          absl::StrCat("Verdict.path has node ", node, " after ", last,
                        ", must rise to at most ", speculation::kMaxNode));
     }
     last = node;

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034 # Stages use the variables.
 # What the stages share. A stage is a script of its own: .ci/stages/NAME.sh runs
 # it alone. Exit statuses: 0 passed, 75 passed as far as its time went (what is
 # missing stands in its last line), 76 could run nothing (why, in its last line),
@@ -5,8 +6,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-# shellcheck disable=SC2034 # Stages use them.
 readonly PARTIAL=75 NOTHING=76
+# What runs on this machine note for the next: when stages in turn passed, and what
+# clang-tidy has yet to read.
+readonly NOTES=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/nacre-ci
+readonly PASSED_FILE=$NOTES/passed UNREAD_FILE=$NOTES/tidy_unread
 JOBS=$(nproc)
 # Objects of another clone of the same sources count too.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
@@ -19,18 +23,31 @@ export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1\
 
 sources() { git ls-files -z -- "$@"; }
 
+# named_tests TREE CTEST_ARGUMENT...: the names of the tests that these choose.
+named_tests() {
+  ctest --test-dir "$1" --show-only "${@:2}" | sed -n 's/^ *Test *#[0-9]*: //p'
+}
+
 # test_chosen TREE CTEST_ARGUMENT...: builds the tests that these choose, and runs
 # them. A test and its target have one name: nothing else is built.
 test_chosen() {
   local tree=$1 targets=()
   shift
-  mapfile -t targets < <(ctest --test-dir "$tree" --show-only "$@" |
-    sed -n 's/^ *Test *#[0-9]*: //p')
+  mapfile -t targets < <(named_tests "$tree" "$@")
   cmake --build "$tree" --parallel "$JOBS" --target "${targets[@]}"
+  run_tests "$tree" "$@"
+}
+
+# run_tests TREE CTEST_ARGUMENT...: of what is built. Says what failed of what, or
+# else what skipped itself.
+run_tests() {
+  local tree=$1
+  shift
   ctest --test-dir "$tree" --parallel "$JOBS" --no-tests=error "$@" || {
     scripts/failed_tests.sh "$tree"
     return 1
   }
+  scripts/skipped_tests.sh "$tree"
 }
 
 # Sanitizer trees are large, and ccache makes them again: a CI machine drops

@@ -11,13 +11,14 @@ if [[ -z "$nvcc" ]]; then
   exit 1
 fi
 if [[ -z "$(git ls-files -- '*.cu')" ]]; then
-  echo "no .cu files: nothing compiled"
-  exit 0
+  echo "git lists no .cu files: nothing was compiled"
+  exit 1
 fi
 flags=(-std=c++20 -O2 -I. --fmad=false --Werror all-warnings)
 for arch in "${CUDA_ARCHITECTURES[@]}"; do
   flags+=("-gencode=arch=compute_$arch,code=sm_$arch")
 done
+# shellcheck disable=SC2016 # The inner shell expands it.
 sources '*.cu' | xargs -0 --max-procs="$JOBS" --replace=FILE bash -c '
   echo "nvcc $1"
   "${@:2}" -c "$1" -o /dev/null' _ FILE "$nvcc" "${flags[@]}"

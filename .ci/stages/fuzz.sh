@@ -6,14 +6,18 @@ readonly FUZZ_SECONDS=${NACRE_FUZZ_SECONDS:-60}
 
 # fuzz_one PROGRAM: starts from the committed corpus, writes finds elsewhere.
 fuzz_one() {
-  local program=$1 name seeds=() work
+  local program=$1 name seeds work
   name=$(basename "$program")
   work=build-fuzz/work/$name
   mkdir -p "$work/corpus"
-  [[ -d "tests/fuzz/corpus/$name" ]] && seeds=("tests/fuzz/corpus/$name")
+  seeds=tests/fuzz/corpus/$name
+  [[ -n "$(ls "$seeds" 2>/dev/null)" ]] || {
+    echo "fuzz $name: FAILED: $seeds has no seeds"
+    return 1
+  }
   if "$program" -max_total_time="$FUZZ_SECONDS" -timeout=10 \
     -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$work/" \
-    "$work/corpus" "${seeds[@]}" >"$work/log" 2>&1; then
+    "$work/corpus" "$seeds" >"$work/log" 2>&1; then
     echo "fuzz $name: $(grep -E 'number_of_executed_units' "$work/log" |
       grep -oE '[0-9]+$') inputs in $FUZZ_SECONDS s, nothing found"
   else

@@ -2,8 +2,9 @@
 # clang-tidy over the sources of the product's folders. Each folder's sources are
 # joined in one, so that their headers are read once. Those that Highway compiles
 # for several CPUs, or that are for one kind of CPU, stay alone.
-# A run reads as many folders as its time allows, beginning with another one
-# after each commit. Its last line says which it has not read. CUDA source and
+# A run reads as many of these sources as its time allows. It begins with those that
+# runs on this machine have left, or else with another one after each commit. The
+# stage has passed once none is left; its last line says which are. CUDA source and
 # what is for 64-bit Arm is not read.
 #   NACRE_TIDY_FOLDERS='tools|worker' NACRE_TIDY_SECONDS=1800 .ci/stages/tidy.sh
 # reads these folders instead, for longer.
@@ -12,17 +13,15 @@ source "$(dirname "$0")/common.sh"
 readonly TIDY_SECONDS=${NACRE_TIDY_SECONDS:-300}
 readonly ALL=(speculation coordinator common tokenizer wire worker draft_worker
   target_worker telemetry model chat simulation gateway tools kernels proto)
-# By the number of commits.
-FIRST=$(($(git rev-list --count HEAD) % ${#ALL[@]}))
-IN_TURN=$(IFS='|' && echo "${ALL[*]:FIRST}|${ALL[*]:0:FIRST}")
-readonly FOLDERS=${NACRE_TIDY_FOLDERS:-${IN_TURN%|}}
+EVERY=$(IFS='|' && echo "${ALL[*]}")
+readonly FOLDERS=${NACRE_TIDY_FOLDERS:-$EVERY}
 
 cmake --preset release --log-level=NOTICE
 # Generated headers must be there.
 cmake --build build --parallel "$JOBS" --target nacre_proto
 rm -rf build/tidy
 mkdir build/tidy
-mapfile -t files < <(python3 - "$FOLDERS" <<'PYTHON'
+mapfile -t names < <(python3 - "$FOLDERS" <<'PYTHON'
 import json, os, re, shlex, sys
 folders = sys.argv[1].split("|")
 # Or joined by CMake; what CMake makes of files of other kinds is not read.
@@ -32,7 +31,7 @@ for entry in json.load(open("build/compile_commands.json")):
     name = os.path.relpath(entry["file"])
     if not (match := ours.match(name)):
         continue
-    alone = name if '"hwy/' in open(name).read() else ""
+    alone = name[:-3] if '"hwy/' in open(name).read() else ""
     key = folders.index(match[1]), alone
     # A program of the tests may have it, too.
     sources.setdefault(key, {})[name] = None
@@ -40,25 +39,29 @@ for entry in json.load(open("build/compile_commands.json")):
     words = shlex.split(words.replace("-isystem ", "-isystem"))
     flags.setdefault(key, {}).update(dict.fromkeys(words))
 commands = []
-for number, (key, names) in enumerate(sorted(sources.items())):
-    folder = folders[key[0]].replace("/", "-")
-    path = os.path.abspath(f"build/tidy/{folder}_{number}.cc")
+for key, names in sorted(sources.items()):
+    called = (key[1] or folders[key[0]]).replace("/", "-")
+    path = os.path.abspath(f"build/tidy/{called}.cc")
     with open(path, "w") as file:
         file.writelines(f'#include "{name}"\n' for name in names)
     commands.append({"directory": os.getcwd(), "file": path,
                      "arguments": [*flags[key], "-c", path]})
-    print(os.path.relpath(path))
+    print(called)
 with open("build/tidy/compile_commands.json", "w") as file:
     json.dump(commands, file)
 PYTHON
 )
 for folder in ${FOLDERS//|/ }; do
-  compgen -G "build/tidy/${folder//\//-}_[0-9]*.cc" >/dev/null || {
+  compgen -G "build/tidy/${folder//\//-}*.cc" >/dev/null || {
     echo "clang-tidy: no source of $folder is among those that CMake compiles"
     exit 1
   }
 done
-echo "clang-tidy on ${#files[@]} sources, at most $TIDY_SECONDS s"
+if [[ -z ${NACRE_TIDY_FOLDERS:-} ]]; then
+  read -ra names < <(.ci/plan.py --parts "$UNREAD_FILE" \
+    "$(git rev-list --count HEAD)" "${names[@]}")
+fi
+echo "clang-tidy on ${#names[@]} sources, at most $TIDY_SECONDS s"
 status=0
 found=$(mktemp -u)
 export found
@@ -67,7 +70,7 @@ export FILTER="/($FOLDERS)/[a-z0-9_/-]*[.](h|cc)\$"
 # muted warnings are dropped. Joined sources include sources. One that was read
 # goes.
 # shellcheck disable=SC2016 # "$@" is the inner shell's.
-printf '%s\0' "${files[@]}" |
+printf 'build/tidy/%s.cc\0' "${names[@]}" |
   timeout "$TIDY_SECONDS" xargs -0 -n 1 -P "$JOBS" bash -c '
     clang-tidy -p build/tidy --quiet --extra-arg=-Wno-unknown-warning-option \
       --checks=-bugprone-suspicious-include --header-filter="$FILTER" "$@" ||
@@ -78,18 +81,20 @@ if [[ -e "$found" ]]; then
   rm -f "$found"
   exit 1
 fi
+((status == 0 || status == 124)) || exit "$status"
 clean=() unread=()
-for folder in ${FOLDERS//|/ }; do
-  if compgen -G "build/tidy/${folder//\//-}_[0-9]*.cc" >/dev/null; then
-    unread+=("$folder")
-  else
-    clean+=("$folder")
-  fi
+for name in "${names[@]}"; do
+  if [[ -e "build/tidy/$name.cc" ]]; then unread+=("$name"); else clean+=("$name"); fi
 done
-if ((status == 124)); then
+left=("${unread[@]}")
+if [[ -z ${NACRE_TIDY_FOLDERS:-} ]]; then
+  .ci/plan.py --left "$UNREAD_FILE" "${#clean[@]}" "${unread[@]}"
+  mapfile -t left < <(sed 's/ .*//' "$UNREAD_FILE")
+fi
+if ((${#left[@]} > 0)); then
   echo "clang-tidy: out of time after $TIDY_SECONDS s; clean: ${clean[*]:-none};" \
-    "not read: ${unread[*]}"
+    "not read: ${left[*]}"
   exit "$PARTIAL"
 fi
-((status == 0)) || exit "$status"
+((${#unread[@]} == 0)) || echo "clang-tidy: runs before have read ${unread[*]}"
 echo "clang-tidy: clean: ${clean[*]}"

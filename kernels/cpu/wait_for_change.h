@@ -12,8 +12,8 @@
 
 namespace nacre::kernels {
 
-// Returns when `value` is no longer `old`; whoever changes it notifies. What
-// was written before the change is seen.
+// Returns when `value` is no longer `old`. The thread that changes it must
+// notify. This thread then sees what that one wrote before the change.
 void WaitForChange(const std::atomic<uint32_t>& value, uint32_t old);
 
 }  // namespace nacre::kernels

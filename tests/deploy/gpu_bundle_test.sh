@@ -89,8 +89,10 @@ fi
 if ((${#enter[@]} > 0)); then
   for name in nacre nacre-coordinator nacre-draft-worker \
     nacre-target-worker; do
-    said=$("${enter[@]}" "/bundle/bin/$name" --version 2>&1) &&
-      [[ "$said" == "$name "* ]] || fail "$name does not start alone: $said"
+    if ! said=$("${enter[@]}" "/bundle/bin/$name" --version 2>&1) ||
+      [[ "$said" != "$name "* ]]; then
+      fail "$name does not start alone: $said"
+    fi
   done
 fi
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034 # Tests use $promtool.
 # What the tests of Prometheus rules share; sourced. $promtool is the program, and
 # fail counts. Ends the test with 77 where there is none: it is skipped then.
 set -uo pipefail

@@ -216,11 +216,11 @@ TEST_F(SlotsOfASequenceTest, RefusesAPathThatDoesNotFit) {
     return status.ToString();
   };
   EXPECT_THAT(refused(4, {1}),
-              HasSubstr("a path of 1 nodes behind 4 positions, the sequence "
+              HasSubstr("a path of 1 nodes after 4 positions, the sequence "
                         "holds 3 and has room for 6"));
   EXPECT_THAT(refused(3, {4, 1, 0, 2}), HasSubstr("a path of 4 nodes"));
   EXPECT_THAT(refused(3, {5}), HasSubstr("slot 5 is outside"));
-  EXPECT_THAT(refused(3, {1}), HasSubstr("slot 1 holds no node behind"));
+  EXPECT_THAT(refused(3, {1}), HasSubstr("slot 1 holds no node after"));
   // Slots cannot stand where positions are.
   EXPECT_DEATH(sequence_->Append(4), "passes its reserved length");
 }

@@ -70,8 +70,8 @@ TEST_F(TreeSlotsTest, RefusesPositionsThatAreNotBehindTheParents) {
               HasSubstr("a node at position 13 in slot 1, but its parent is at "
                         "position 11"));
   EXPECT_THAT(Refused(Check({{1, kNoSlot, 11}})),
-              HasSubstr("position 11 is behind none of the sequence's 10"));
-  EXPECT_THAT(Refused(Check({{1, kNoSlot, 0}})), HasSubstr("position 0 is"));
+              HasSubstr("position 11 follows none of the sequence's 10"));
+  EXPECT_THAT(Refused(Check({{1, kNoSlot, 0}})), HasSubstr("position 0 follows"));
   EXPECT_TRUE(Check({{1, kNoSlot, 1}, {3, kNoSlot, 10}}).ok());
 }
 
@@ -83,7 +83,7 @@ TEST_F(TreeSlotsTest, ASlotThatIsFilledAgainBreaksPathsThroughIt) {
   EXPECT_THAT(Refused(Check({{1, 2, 12}})), HasSubstr("does not end a path"));
   EXPECT_TRUE(Check({{1, 5, 11}}).ok());
   EXPECT_THAT(Refused(slots_.CheckPath(10, {5, 2})),
-              HasSubstr("slot 2 holds no node behind slot 5"));
+              HasSubstr("slot 2 holds no node after slot 5"));
 }
 
 TEST_F(TreeSlotsTest, AnEmptiedSlotBreaksPathsThroughIt) {
@@ -114,7 +114,7 @@ TEST_F(TreeSlotsTest, WhatIsBehindAKeptPathStays) {
   EXPECT_TRUE(slots_.CheckNodes({{5, 3, 14}, {2, kNoSlot, 12}}, 12).ok());
   EXPECT_TRUE(slots_.CheckPath(12, {1, 3}).ok());
   EXPECT_THAT(Refused(slots_.CheckPath(12, {5})),
-              HasSubstr("slot 5 holds no node behind the sequence"));
+              HasSubstr("slot 5 holds no node after the sequence"));
 }
 
 TEST_F(TreeSlotsTest, RefusesWhatIsNoPathBehindTheSequence) {
@@ -123,11 +123,11 @@ TEST_F(TreeSlotsTest, RefusesWhatIsNoPathBehindTheSequence) {
   EXPECT_THAT(Refused(slots_.CheckPath(10, {9})),
               HasSubstr("slot 9 is outside the sequence's 8 slots"));
   EXPECT_THAT(Refused(slots_.CheckPath(10, {2})),
-              HasSubstr("slot 2 holds no node behind the sequence"));
+              HasSubstr("slot 2 holds no node after the sequence"));
   EXPECT_THAT(Refused(slots_.CheckPath(10, {5, 2, 7})),
-              HasSubstr("slot 7 holds no node behind slot 2"));
+              HasSubstr("slot 7 holds no node after slot 2"));
   EXPECT_THAT(Refused(slots_.CheckPath(10, {0})),
-              HasSubstr("slot 0 is of position 5, a path is kept behind a "
+              HasSubstr("slot 0 is of position 5, a path is kept after a "
                         "sequence of 10"));
 }
 

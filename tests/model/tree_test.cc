@@ -379,7 +379,7 @@ TEST_P(TreeTest, RefusesNodesThatFitNowhere) {
   EXPECT_THAT(status({kSlots, kNoSlot, 3}),
               HasSubstr("slot 64 is outside the sequence's 64 slots"));
   EXPECT_THAT(status({0, kNoSlot, 4}),
-              HasSubstr("behind none of the sequence's 3 positions"));
+              HasSubstr("follows none of the sequence's 3 positions"));
   EXPECT_THAT(status({0, 1, 4}), HasSubstr("does not end a path"));
   EXPECT_THAT(status({0, kNoSlot, 512}),
               HasSubstr("a node at position 512 is outside the model's context "

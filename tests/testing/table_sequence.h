@@ -65,7 +65,7 @@ struct TableSequence : public model::Sequence {
     if (length > this->length() ||
         static_cast<int>(path.size()) > max_length - length) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a path of ", path.size(), " nodes behind ", length,
+          absl::StrCat("a path of ", path.size(), " nodes after ", length,
                        " positions, the sequence holds ", this->length(),
                        " and has room for ", max_length));
     }

@@ -323,13 +323,13 @@ TEST(SessionCodecTest, VerdictsAndCommitsThatBreakABoundAreLeftOut) {
               v->add_path(3);
               v->add_path(3);
             }),
-            "Verdict.path has node 3 behind 3, must rise to at most "
+            "Verdict.path has node 3 after 3, must rise to at most "
             "1073741824");
   EXPECT_EQ(verdict([](v1::Verdict* v) {
               v->add_path(3);
               v->add_path((1u << 30) + 1);
             }),
-            "Verdict.path has node 1073741825 behind 3, must rise to at most "
+            "Verdict.path has node 1073741825 after 3, must rise to at most "
             "1073741824");
   EXPECT_EQ(verdict([](v1::Verdict* v) {
               v->set_matched(65);

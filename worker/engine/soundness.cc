@@ -10,7 +10,7 @@ namespace nacre::worker {
 
 absl::Status UnsoundLogits(int num_tokens) {
   return absl::InternalError(absl::StrCat(
-      "the logits behind ", num_tokens,
+      "the logits after ", num_tokens,
       " tokens are NaN or infinite: the device computes wrongly, the weights "
       "are damaged, or the model has no numbers for these tokens"));
 }

@@ -1,7 +1,7 @@
-// The reader's end of the link beside one stream: asks for it, joins, and puts
-// the values that come over it together with the headers that came over the
-// stream (proto/tensors.proto). A link that fails is given up, and the
-// publisher told: its tensors then come over the stream.
+// The reader's end of the link beside one stream (proto/tensors.proto). It asks
+// for the link and joins. It puts values that come over the link together with
+// headers that came over the stream. If the link fails, it gives up the link
+// and tells the publisher, whose tensors then come over the stream.
 //
 // Thread-safe. `tell` and `deliver` are called on the links' thread, or by
 // OnMessage.

@@ -1,7 +1,7 @@
-// The publisher's end of the link beside one stream: what it and the reader say
-// to each other about it (TensorLink of proto/tensors.proto), and which way the
-// next tensor goes. Over the stream until the link is up, and again once it has
-// failed.
+// The publisher's end of the link beside one stream. It holds what publisher
+// and reader tell each other about the link (TensorLink of
+// proto/tensors.proto). It decides which way the next tensor goes: over the
+// stream until the link is up, and again once the link has failed.
 //
 // Thread-safe. `changed` is called on the links' thread.
 

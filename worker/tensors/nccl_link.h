@@ -1,7 +1,8 @@
-// Links between pairs of workers over which tensors go from GPU to GPU, and the
-// one thread that drives them all: it joins, posts, looks for what is through,
-// and aborts what has failed or takes too long. Whoever sends or expects a
-// tensor only leaves it here, so that no engine ever waits for a peer.
+// Links between pairs of workers over which tensors go from GPU to GPU. One
+// thread drives them all: it joins, posts, looks for transfers that are
+// through, and aborts those that have failed or take too long. Senders and
+// receivers only leave their tensors here, so that no engine ever waits for a
+// peer.
 //
 // Thread-safe. Listeners are called on the links' thread.
 

@@ -35,8 +35,8 @@ class TensorPublisher {
   // the caller need not make it.
   virtual bool HasReaders(uint64_t channel) const = 0;
 
-  // Sends it to all readers of its channel, in place of an earlier tensor of
-  // this channel, layer and side of the norm that a reader has not begun to
+  // Sends the tensor to all readers of its channel. It replaces an earlier one
+  // of this channel, layer and side of the norm that a reader has not begun to
   // get. Values that the tensor does not own are copied before this returns.
   virtual void Publish(const Tensor& tensor) = 0;
 
