@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains a draft of the bundled target, from text to measurement, in one command:
 #
-#   training/bundled.sh distill|make-eesd|eagle3|medusa GSM8K_TRAIN.jsonl OUT
+#   training/bundled.sh distill|make-eesd|glide|eagle3|medusa GSM8K_TRAIN.jsonl OUT
 #
 # OUT gets the text (text/), the draft (a folder of the command's name), its
 # acceptance on the target's answers to the test prompts (acceptance-COMMAND.txt),
@@ -11,7 +11,7 @@
 # (build/bin/nacre), WRITE_MINUTES (6), MINUTES (20, of training), CPU_MINUTES (of
 # all threads of training together; unset: no limit).
 set -euo pipefail
-if (($# != 3)) || [[ ! "$1" =~ ^(distill|make-eesd|eagle3|medusa)$ ]]; then
+if (($# != 3)) || [[ ! "$1" =~ ^(distill|make-eesd|glide|eagle3|medusa)$ ]]; then
   sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
@@ -56,6 +56,7 @@ fi
 
 own=() # flags of the command
 if [[ $METHOD == distill ]]; then own+=(--draft models/draft); fi
+if [[ $METHOD == glide ]]; then own+=(--draft models/distilled); fi
 if [[ -n ${CPU_MINUTES:-} ]]; then own+=(--cpu-minutes "$CPU_MINUTES"); fi
 if [[ ! -f "$OUT/$METHOD/nacre_draft.json" ]]; then
   "$PYTHON" -m nacre_training "$METHOD" --target models/target "${own[@]}" \
@@ -79,6 +80,7 @@ bench() {
 bench draft --draft-model models/draft --methods sd:4,async --tree chain
 case $METHOD in
   eagle3) bench eagle3 --drafts 0 --eagle "$OUT/eagle3" --methods ar,async ;;
-  medusa) bench medusa --drafts 0 --medusa "$OUT/medusa" --methods ar,async ;;
+  glide|medusa)
+    bench "$METHOD" --drafts 0 "--$METHOD" "$OUT/$METHOD" --methods ar,async ;;
   *) bench "$METHOD" --draft-model "$OUT/$METHOD" --methods sd:4,async --tree chain ;;
 esac

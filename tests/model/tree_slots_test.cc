@@ -71,7 +71,8 @@ TEST_F(TreeSlotsTest, RefusesPositionsThatAreNotBehindTheParents) {
                         "position 11"));
   EXPECT_THAT(Refused(Check({{1, kNoSlot, 11}})),
               HasSubstr("position 11 follows none of the sequence's 10"));
-  EXPECT_THAT(Refused(Check({{1, kNoSlot, 0}})), HasSubstr("position 0 follows"));
+  EXPECT_THAT(Refused(Check({{1, kNoSlot, 0}})),
+              HasSubstr("position 0 follows"));
   EXPECT_TRUE(Check({{1, kNoSlot, 1}, {3, kNoSlot, 10}}).ok());
 }
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "text": ("generate", "let a running service write the text to train on"),
     "distill": ("distill", "train a draft on the target's text (DistillSpec)"),
     "make-eesd": ("early_exit", "first layers of the target, one more and a head (EESD)"),
+    "glide": ("glide", "train a Llama that sees the target's keys and values (GliDe)"),
     "eagle3": ("eagle3", "train a layer over the target's features (EAGLE-3)"),
     "medusa": ("medusa", "train heads over the target's last state (Medusa)"),
     "cut-layers": ("cut_layers", "a target with fewer layers (LayerSkip, Self-SD)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 import torch
 
@@ -27,14 +27,36 @@ class Batch:
     columns: torch.Tensor
     next_ids: torch.Tensor
     temperatures: torch.Tensor  # [positions]
+    # Numbers of the positions from which chains of several tokens go on; None: all.
+    begins: Optional[torch.Tensor] = None
+
+    def thinned(self, every: int, offset: int) -> Batch:
+        """With chains from one position of `every` in a text; `offset` says which."""
+        if every <= 1:
+            return self
+        begins = torch.nonzero((self.columns + self.rows + offset) % every == 0)[:, 0]
+        return dataclasses.replace(self, begins=begins)
 
     def place(self, number: int, first_column: int = 0):
-        """Two lists of positions: those from `first_column` on whose text has one
-        `number` tokens further on, and these."""
-        starts = torch.arange(max(0, len(self.rows) - number))
+        """Two lists of positions: those from `first_column` on from which a chain
+        goes on for `number` tokens in its text, and where it is then."""
+        starts = torch.arange(len(self.rows))
+        if number > 0 and self.begins is not None:
+            starts = self.begins
+        starts = starts[starts < len(self.rows) - number]
         there = (self.rows[starts] == self.rows[starts + number]) & (
             self.columns[starts] >= first_column)
         return starts[there], starts[there] + number
+
+
+def side_by_side(rows: torch.Tensor, values: torch.Tensor, count: int):
+    """Of positions, sorted by row: the number of each within its row, and `values`
+    as [count, most of one row], padded with 0."""
+    counts = torch.bincount(rows, minlength=count)
+    slots = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[rows]
+    table = torch.zeros(count, int(counts.max()), dtype=values.dtype)
+    table[rows, slots] = values
+    return slots, table
 
 
 def make_batch(texts: Sequence[Text], numbers: Sequence[int], context: int) -> Batch:

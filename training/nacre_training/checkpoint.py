@@ -8,23 +8,29 @@ import shutil
 from typing import Dict
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from . import TrainingError
 from .corpus import Origin
-from .llama import Llama, build, tensor_name
+from .llama import Llama, fill, tensor_name
 
 # What a draft shares with its target, besides weights.
 _COPIED = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json",
            "special_tokens_map.json", "generation_config.json")
 
 
-def read_config(folder: pathlib.Path) -> dict:
-    """config.json of a plain Llama, with what it may leave out filled in."""
+def read_json(folder: pathlib.Path) -> dict:
+    """Its config.json."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TrainingError(f"{folder}/config.json: {error}") from None
+
+
+def read_config(folder: pathlib.Path) -> dict:
+    """config.json of a plain Llama, with what it may leave out filled in."""
+    config = read_json(folder)
     if config.get("architectures") != ["LlamaForCausalLM"]:
         raise TrainingError(f"{folder}: architectures is {config.get('architectures')}; "
                             "only LlamaForCausalLM can be trained")
@@ -52,6 +58,14 @@ def llama_shape(config: dict, folder: pathlib.Path) -> dict:
     return config
 
 
+def has_tensor(folder: pathlib.Path, name: str) -> bool:
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, "pt") as tensors:
+            if name in tensors.keys():
+                return True
+    return False
+
+
 def read_tensors(folder: pathlib.Path) -> Dict[str, torch.Tensor]:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
@@ -63,30 +77,31 @@ def read_tensors(folder: pathlib.Path) -> Dict[str, torch.Tensor]:
 
 
 def read_model(folder: pathlib.Path) -> Llama:
-    config = read_config(folder)
-    tensors = read_tensors(folder)
-    if config["tie_word_embeddings"]:
-        tensors.pop("lm_head.weight", None)  # some files hold it twice
+    config, tensors = read_config(folder), read_tensors(folder)
     try:
-        return build(config, tensors)
+        return fill(Llama(config), tensors)
     except TrainingError as error:
         raise TrainingError(f"{folder}: {error}") from None
 
 
-def write_draft(out: pathlib.Path, model: Llama, target: pathlib.Path,
-                card: dict) -> None:
-    """A checkpoint in bf16, the target's tokenizer and nacre_draft.json, which
-    holds `card`."""
+def write_tensors(out: pathlib.Path, model: Llama, card: dict) -> None:
+    """A checkpoint in bf16 and nacre_draft.json, which holds `card`."""
     out.mkdir(parents=True, exist_ok=True)
     tensors = {tensor_name(name): value.to(torch.bfloat16).contiguous()
                for name, value in model.state_dict().items()}
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     config = dict(model.config, torch_dtype="bfloat16")
     write_json(out / "config.json", config)
+    write_json(out / "nacre_draft.json", card)
+
+
+def write_draft(out: pathlib.Path, model: Llama, target: pathlib.Path,
+                card: dict) -> None:
+    """Likewise, and the target's tokenizer."""
+    write_tensors(out, model, card)
     for name in _COPIED:
         if (target / name).exists():
             shutil.copyfile(target / name, out / name)
-    write_json(out / "nacre_draft.json", card)
 
 
 def write_json(path: pathlib.Path, value: dict) -> None:

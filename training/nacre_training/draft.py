@@ -19,12 +19,14 @@ class Draft(nn.Module):
     taps: Sequence[str] = ()
     # No text ends before this column: there are no features yet.
     first_column = 0
+    # In training, of so many positions one begins a chain; all have place 0.
+    chain_every = 1
 
     def states(self, batch: Batch, features: List[Tensor]) -> List[Tensor]:
         """Of each place the rows before the head, [positions, d]: of texts that
-        end at the batch's columns. Where a text has no such token, or ends
-        before `first_column`, a row means nothing. `features`: of each tap,
-        [rows, length, d of the target]."""
+        end at the batch's columns. Where a text has no such token, no chain begins
+        or a text ends before `first_column`, a row means nothing. `features`: of
+        each tap, [rows, length, size of the tap]."""
         raise NotImplementedError
 
     def logits(self, states: Tensor, place: int) -> Tensor:

@@ -19,9 +19,10 @@ from typing import List, Optional
 import torch
 from torch import nn
 
+from .batches import side_by_side
 from .draft import Draft
-from .llama import (Llama, Norm, gated, make_attention, make_mlp, rope_tables, rotate,
-                    split_heads)
+from .llama import (Llama, Norm, gated, make_attention, make_mlp, merge_heads,
+                    rope_tables, rotate, shared_by_heads, split_heads)
 
 
 class EagleLayer(nn.Module):
@@ -42,12 +43,11 @@ class EagleLayer(nn.Module):
         q = rotate(split_heads(self.self_attn["q_proj"](x), self._heads), cos, sin)
         k = rotate(split_heads(self.self_attn["k_proj"](x), self._kv_heads), cos, sin)
         v = split_heads(self.self_attn["v_proj"](x), self._kv_heads)
-        group = self._heads // self._kv_heads
-        return q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        return q, *shared_by_heads(self._heads, k, v)
 
     def give(self, h, attended):
         """What the layer gives, of what attention did."""
-        x = h + self.self_attn["o_proj"](attended.transpose(1, 2).flatten(2))
+        x = h + self.self_attn["o_proj"](merge_heads(attended))
         return x + gated(self.mlp, self.post_attention_layernorm(x))
 
 
@@ -107,11 +107,8 @@ class Eagle(Draft):
         length = batch.ids.shape[1]
         tables = rope_tables(self.config, length + self.places)
         given, keys, values = self._first_step(batch.ids, features, tables)
-        # The rows that chains begin at, side by side: [batch, most of one text].
-        counts = torch.bincount(batch.rows, minlength=len(batch.ids))
-        slots = torch.arange(len(batch.rows)) - (counts.cumsum(0) - counts)[batch.rows]
-        first = torch.zeros(len(batch.ids), int(counts.max()), dtype=torch.long)
-        first[batch.rows, slots] = (batch.columns - 1).clamp(min=0)
+        slots, first = side_by_side(batch.rows, (batch.columns - 1).clamp(min=0),
+                                    len(batch.ids))
         texts = torch.arange(len(batch.ids))[:, None]
         out = given[texts, first]
         states = [out[batch.rows, slots]]

@@ -3,16 +3,14 @@ and in SafeAILab's. Variants that `eagle3` does not train are refused."""
 
 from __future__ import annotations
 
-import json
 import pathlib
 from typing import Dict, List
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 
 from . import TrainingError
-from .checkpoint import llama_shape, read_tensors, write_json
+from .checkpoint import has_tensor, llama_shape, read_json, read_tensors, write_json
 from .eagle import Eagle
 
 _LAYER = "layers.0."
@@ -23,19 +21,7 @@ _NOT_TRAINED = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_outpu
 
 
 def is_eagle(folder: pathlib.Path) -> bool:
-    """By the names of the tensors."""
-    for file in folder.glob("*.safetensors"):
-        with safe_open(file, "pt") as tensors:
-            if "fc.weight" in tensors.keys():
-                return True
-    return False
-
-
-def _read_json(folder: pathlib.Path) -> dict:
-    try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise TrainingError(f"{folder}/config.json: {error}") from None
+    return has_tensor(folder, "fc.weight")
 
 
 def _read_taps(fields: dict, layers: int) -> List[str]:
@@ -50,7 +36,7 @@ def _read_taps(fields: dict, layers: int) -> List[str]:
 def read_eagle(folder: pathlib.Path, embedding: torch.Tensor, head: torch.Tensor,
                target_config: dict) -> Eagle:
     """`embedding`, `head` of the target, for a draft without its own."""
-    fields = _read_json(folder)
+    fields = read_json(folder)
     for name in _NOT_TRAINED:
         if fields.get(name, name == "norm_before_residual" and
                       "speculators_version" in fields):

@@ -44,6 +44,18 @@ def split_heads(x, heads: int):
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def merge_heads(x):
+    """The other way round."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def shared_by_heads(heads: int, k, v):
+    """Keys and values of all `heads`, of which some share theirs."""
+    group = heads // k.shape[1]
+    return (k, v) if group == 1 else (k.repeat_interleave(group, 1),
+                                      v.repeat_interleave(group, 1))
+
+
 def gated(mlp, h):
     """The feed-forward part of a layer."""
     return mlp["down_proj"](functional.silu(mlp["gate_proj"](h)) * mlp["up_proj"](h))
@@ -79,17 +91,29 @@ class Layer(nn.Module):
         self.input_layernorm = Norm(d, config["rms_norm_eps"])
         self.post_attention_layernorm = Norm(d, config["rms_norm_eps"])
 
-    def forward(self, x, cos, sin):
+    def keys_values(self, h, cos, sin):
+        """h [batch, length, d], normed, to what a KV cache has of it: two [batch,
+        heads of keys, length, head_dim]."""
+        k = rotate(split_heads(self.self_attn["k_proj"](h), self._kv_heads), cos, sin)
+        return k, split_heads(self.self_attn["v_proj"](h), self._kv_heads)
+
+    def queries_keys_values(self, x, cos, sin):
+        """x, which is not normed, to three [batch, heads, length, head_dim]."""
         h = self.input_layernorm(x)
         q = rotate(split_heads(self.self_attn["q_proj"](h), self._heads), cos, sin)
-        k = rotate(split_heads(self.self_attn["k_proj"](h), self._kv_heads), cos, sin)
-        v = split_heads(self.self_attn["v_proj"](h), self._kv_heads)
-        group = self._heads // self._kv_heads
-        if group > 1:
-            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.self_attn["o_proj"](attended.transpose(1, 2).flatten(2))
+        k, v = self.keys_values(h, cos, sin)
+        return q, *shared_by_heads(self._heads, k, v)
+
+    def add_attended(self, x, attended):
+        return x + self.self_attn["o_proj"](merge_heads(attended))
+
+    def feed_forward(self, x):
         return x + gated(self.mlp, self.post_attention_layernorm(x))
+
+    def forward(self, x, cos, sin):
+        q, k, v = self.queries_keys_values(x, cos, sin)
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.feed_forward(self.add_attended(x, attended))
 
 
 class Llama(Draft):
@@ -115,10 +139,10 @@ class Llama(Draft):
             part.requires_grad_(False)
 
     def features(self, ids, taps: Sequence[str]):
-        """ids [batch, length] to rows [batch, length, d] of each tap: "in(I)",
-        what layer I is given (of the number of layers: what the last one
-        gives), or "final", after the last norm. TrainingError: there is no such
-        tap."""
+        """ids [batch, length] to rows [batch, length, tap_size] of each tap:
+        "in(I)", what layer I is given (of the number of layers: what the last one
+        gives), "kv(I)", the keys and then the values that layer I keeps, or
+        "final", after the last norm. TrainingError: there is no such tap."""
         length = ids.shape[1]
         if length > self._tables[0].shape[0]:
             self._tables = rope_tables(self.config, length)
@@ -129,6 +153,9 @@ class Llama(Draft):
         found = {"in(0)": x}
         for i, layer in enumerate(self.layers):
             with torch.set_grad_enabled(learns and i >= frozen):
+                if f"kv({i})" in taps:
+                    kept = layer.keys_values(layer.input_layernorm(x), cos, sin)
+                    found[f"kv({i})"] = merge_heads(torch.cat(kept, 1))
                 x = layer(x, cos, sin)
             found[f"in({i + 1})"] = x
         found["final"] = self.norm(x)
@@ -136,6 +163,12 @@ class Llama(Draft):
             raise TrainingError(f"a model of {len(self.layers)} layers has no tap "
                                 f"{', '.join(sorted(missing))}")
         return [found[tap] for tap in taps]
+
+    def tap_size(self, tap: str) -> int:
+        """Numbers of a row."""
+        if tap.startswith("kv("):
+            return 2 * self.config["num_key_value_heads"] * self.config["head_dim"]
+        return self.config["hidden_size"]
 
     def hidden(self, ids):
         """ids [batch, length] to the rows before the head [batch, length, d]."""
@@ -165,16 +198,18 @@ def parameter_names(config: dict) -> List[str]:
         return list(Llama(config).state_dict())
 
 
-def build(config: dict, tensors: Dict[str, torch.Tensor]) -> Llama:
-    """A model of a checkpoint's tensors. TrainingError: one is missing, left over
-    or of another shape."""
-    model = Llama(config)
+def fill(model: Llama, tensors: Dict[str, torch.Tensor]) -> Llama:
+    """The model, with a checkpoint's tensors. TrainingError: one is missing, left
+    over or of another shape."""
     state = model.state_dict()
     wanted = {tensor_name(name): name for name in state}
+    if model.lm_head is None:  # some files hold it twice
+        tensors = {name: tensor for name, tensor in tensors.items()
+                   if name != "lm_head.weight"}
     if missing := sorted(set(wanted) - set(tensors)):
         raise TrainingError(f"the checkpoint has no {', '.join(missing[:3])}")
     if strange := sorted(set(tensors) - set(wanted)):
-        raise TrainingError(f"unknown in a Llama: {', '.join(strange[:3])}")
+        raise TrainingError(f"unknown in such a model: {', '.join(strange[:3])}")
     for name, parameter in wanted.items():
         if tensors[name].shape != state[parameter].shape:
             raise TrainingError(f"{name} is {list(tensors[name].shape)}, "

@@ -20,7 +20,7 @@ class Teacher:
         self._taps = list(taps) + ["final"] * ("final" not in taps)
         self._asked = len(taps)
         tokens = sum(min(len(text.token_ids), context) for text in texts)
-        row = len(self._taps) * model.config["hidden_size"] * 2
+        row = 2 * sum(map(model.tap_size, self._taps))
         self._keeps = tokens * row <= mebibytes << 20
         self._kept: Dict[int, List[torch.Tensor]] = {}
 

@@ -132,6 +132,7 @@ class Trainer:
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Of all places, each weighted less than the one before."""
+        batch = batch.thinned(self._student.chain_every, self._schedule.step)
         target, features = self._teacher.look(batch)
         if self._schedule.progress() < 1 - self._arguments.race_share:
             aim = Kl(target)

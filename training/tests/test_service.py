@@ -1,4 +1,4 @@
-"""`text` against a real service: NACRE is the program."""
+"""A real service, which writes text and drafts: NACRE is the program."""
 
 import contextlib
 import io
@@ -12,6 +12,8 @@ from nacre_training.__main__ import main
 from nacre_training.acceptance import HeldOut
 from nacre_training.checkpoint import read_model
 from nacre_training.corpus import read_corpus
+from nacre_training.glide import begin
+from nacre_training.glide_files import write_glide
 
 PROGRAM = os.environ.get("NACRE")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,16 +21,18 @@ MODELS = ROOT / "models"
 
 
 @unittest.skipUnless(PROGRAM, "NACRE is not set")
-class TextTest(unittest.TestCase):
+class ServiceTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+
+    def start(self, *flags):
         log = open(self.folder / "up.log", "w", encoding="utf-8")
         self.addCleanup(log.close)
         service = subprocess.Popen(
             [PROGRAM, "up", "--port", "0", "--drafts", "0", "--target-model",
-             f"{MODELS}/target", "--draft-model", f"{MODELS}/draft"],
+             f"{MODELS}/target", *flags],
             stdout=subprocess.PIPE, stderr=log, text=True)
         self.addCleanup(service.communicate)
         self.addCleanup(service.terminate)
@@ -39,6 +43,12 @@ class TextTest(unittest.TestCase):
             if line.startswith("ready"):
                 return
         self.fail("no service: " + (self.folder / "up.log").read_text()[-2000:])
+
+
+class TextTest(ServiceTest):
+    def setUp(self):
+        super().setUp()
+        self.start("--draft-model", f"{MODELS}/draft")
 
     def text(self, out, *more):
         said = io.StringIO()
@@ -81,6 +91,26 @@ class TextTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("holds the test prompt", said)
         self.assertFalse((self.folder / "x").exists())
+
+
+class GlideTest(ServiceTest):
+    def test_a_target_drafts_from_the_folder(self):
+        import nacre
+
+        target = read_model(MODELS / "target")
+        draft = begin(read_model(MODELS / "draft"), target.config, 2, 8, own_head=True)
+        write_glide(self.folder / "glide", draft, MODELS / "target", {"method": "none"})
+        # Rows cost nothing: what it drafts is verified.
+        self.start("--glide", f"{self.folder}/glide", "--suffix-drafter", "off",
+                   "--step-time", "1:60,64:60")
+        with nacre.Client(self.address) as client:
+            choices = [client.generate("Question: How many eggs?\nAnswer:", max_tokens=48,
+                                       method=method, temperature=0.0, seed=1,
+                                       ignore_eos=True).choices[0]
+                       for method in ("ar", "async")]
+        self.assertEqual(choices[0].token_ids, choices[1].token_ids)
+        # It begins as models/draft, which is right for three of four tokens.
+        self.assertGreater(choices[1].speculation.suffix_accepted, 16)
 
 
 if __name__ == "__main__":

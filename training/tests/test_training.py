@@ -162,6 +162,28 @@ class RunTest(unittest.TestCase):
         self.assertNotIn("lm_head.weight", made)
         self.assertIn("layers.0.hidden_norm.weight", made)
 
+    def test_glide_learns_from_what_the_target_keeps(self):
+        run("glide", "--draft", self.folder / "draft", "--steps", 3,
+            *self.flags_of_untied("glide"))
+        self.check_improved("glide")
+        card = self.places_of("glide", 3)
+        self.assertEqual((card["method"], card["taps"]), ("glide:steps=3", ["kv(2)"]))
+        for rate, expected in zip(self.measured("glide"),
+                                  card["held_out_acceptance"].values()):
+            self.assertAlmostEqual(rate / 100, expected, delta=0.03)
+        made = load_file(self.folder / "glide" / "model.safetensors")
+        self.assertGreater(
+            made["model.layers.0.cross_attn.o_proj.weight"].abs().max(), 0)
+
+    def test_glide_of_the_targets_layers_keeps_its_vocabulary(self):
+        run("glide", "--layers", 2, "--steps", 2, *self.flags_of_untied("own", epochs=2))
+        made = load_file(self.folder / "own" / "model.safetensors")
+        target = load_file(self.folder / "untied" / "model.safetensors")
+        for name in ("model.embed_tokens.weight", "lm_head.weight"):
+            self.assertTrue(torch.equal(made[name], target[name]), name)
+        self.assertFalse(torch.equal(made["model.layers.1.mlp.down_proj.weight"],
+                                     target["model.layers.2.mlp.down_proj.weight"]))
+
     def test_medusa_heads_learn_to_look_further(self):
         run("medusa", "--heads", 2, "--own-vocabulary", *self.flags_of_untied("medusa"))
         self.check_improved("medusa")
@@ -180,7 +202,8 @@ class RunTest(unittest.TestCase):
 
     def test_flags_of_drafts_over_features_are_checked(self):
         for command, flag, value in (("eagle3", "--steps", 17), ("eagle3", "--layers", "4"),
-                                     ("medusa", "--heads", 0), ("medusa", "--blocks", 9)):
+                                     ("medusa", "--heads", 0), ("medusa", "--blocks", 9),
+                                     ("glide", "--steps", 65), ("glide", "--layers", 4)):
             with self.assertRaisesRegex(AssertionError, f"{flag} {value}"):
                 run(command, flag, value, *self.flags("x"))
 
@@ -228,6 +251,7 @@ class RunTest(unittest.TestCase):
                                    "whole", "stopped")
         self.check_that_it_goes_on(of("eagle3"), "whole_eagle", "stopped_eagle")
         self.check_that_it_goes_on(of("medusa"), "whole_medusa", "stopped_medusa")
+        self.check_that_it_goes_on(of("glide"), "whole_glide", "stopped_glide")
 
     def test_time_of_the_processor_ends_a_run(self):
         self.distill("short", epochs=1000, **{"cpu-minutes": 0.02})
