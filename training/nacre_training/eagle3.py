@@ -17,9 +17,7 @@ _MOST_STEPS, _MOST_TAPS = 16, 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     trainer.add_arguments(parser, _LR)
-    parser.add_argument("--steps", type=int, default=4,
-                        help="tokens that it learns to draft in a row, on what it gave "
-                             "itself after the first (default %(default)s)")
+    trainer.add_steps(parser, 4, "in a row, on what it gave itself after the first")
     parser.add_argument("--layers",
                         help="of the target, whose inputs it reads, as in 1,3,5 "
                              "(default: 2, the middle, the last but two; of a target "
@@ -46,8 +44,7 @@ def choose_layers(text, total: int) -> List[int]:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if not 1 <= arguments.steps <= _MOST_STEPS:
-        raise TrainingError(f"--steps {arguments.steps} is not from 1 to {_MOST_STEPS}")
+    trainer.check_steps(arguments, _MOST_STEPS)
     target = read_model(arguments.target)
     layers = choose_layers(arguments.layers, target.config["num_hidden_layers"])
     student = Eagle(dict(target.config, num_hidden_layers=1),

@@ -27,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layers", type=int, default=1,
                         help="how many of the target's, without --draft (default "
                              "%(default)s)")
-    parser.add_argument("--steps", type=int, default=8,
-                        help="tokens that it learns to draft after the target's newest "
-                             "keys (default %(default)s)")
+    trainer.add_steps(parser, 8, "after the target's newest keys")
     parser.add_argument("--own-head", action="store_true",
                         help="it gets a head of its own, which begins as the embedding "
                              "and is trained")
@@ -59,8 +57,7 @@ def begin(first: Llama, target_config: dict, layers: int, steps: int,
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if not 1 <= arguments.steps <= _MOST_STEPS:
-        raise TrainingError(f"--steps {arguments.steps} is not from 1 to {_MOST_STEPS}")
+    trainer.check_steps(arguments, _MOST_STEPS)
     target = read_model(arguments.target)
     trainer.seed(arguments.seed)
     if arguments.draft is None:

@@ -65,6 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser, lr: float) -> None:
     parser.add_argument("--threads", type=int, default=2, help="default %(default)s")
 
 
+def add_steps(parser: argparse.ArgumentParser, steps: int, where: str) -> None:
+    parser.add_argument("--steps", type=int, default=steps,
+                        help=f"tokens that it learns to draft {where} "
+                             "(default %(default)s)")
+
+
+def check_steps(arguments: argparse.Namespace, most: int) -> None:
+    """TrainingError: they are not from 1 to `most`."""
+    if not 1 <= arguments.steps <= most:
+        raise TrainingError(f"--steps {arguments.steps} is not from 1 to {most}")
+
+
 def seed(number: int) -> None:
     torch.manual_seed(number)
 
