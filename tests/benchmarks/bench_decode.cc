@@ -3,11 +3,12 @@
 //
 //   bench_decode [--weights TYPE] [--cpus LIST] [--context N] [--layers N]
 //                [--hidden N] [--vocab N] [--model DIR] [--repetitions N]
-//                [--rows LIST] [--json FILE]
+//                [--prompts N] [--rows LIST] [--avx512 on|off] [--json FILE]
 //
 // Without --model, a Llama of random weights of the given size. Times are
 // medians over repetitions, in which the row counts take turns, so that a busy
-// moment of the machine falls on all alike.
+// moment of the machine falls on all alike; the JSON has their means, too.
+// --avx512 off: as on a CPU without it.
 
 #include <algorithm>
 #include <cstdio>
@@ -19,6 +20,7 @@
 
 #include "absl/types/optional.h"
 #include "common/cpu_list.h"
+#include "hwy/targets.h"
 #include "kernels/backend_factory.h"
 #include "model/load_model.h"
 #include "nlohmann/json.hpp"
@@ -41,12 +43,19 @@ struct Flags {
   int vocab = 32000;
   std::string model;
   int repetitions = 9;
+  int prompts = 3;  // repetitions that read one
+  bool avx512 = true;
   std::vector<int> rows = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
   std::string json;
 };
 
 constexpr int kPromptRows = 512;
-constexpr int kPrompts = 3;  // repetitions that read one
+
+bool OnOrOff(const std::string& value) {
+  if (value == "on" || value == "off") return value == "on";
+  std::fprintf(stderr, "--avx512 %s: on or off\n", value.c_str());
+  std::exit(1);
+}
 
 Flags Parse(int argc, char** argv) {
   Flags flags;
@@ -69,6 +78,10 @@ Flags Parse(int argc, char** argv) {
       flags.model = value;
     } else if (name == "--repetitions") {
       flags.repetitions = std::max(1, std::atoi(value));
+    } else if (name == "--prompts") {
+      flags.prompts = std::max(1, std::atoi(value));
+    } else if (name == "--avx512") {
+      flags.avx512 = OnOrOff(value);
     } else if (name == "--rows") {  // as "1,4-8"
       flags.rows = ValueOrExit(ParseCpuList(value));
     } else if (name == "--json") {
@@ -79,6 +92,19 @@ Flags Parse(int argc, char** argv) {
     }
   }
   return flags;
+}
+
+void ForbidAvx512() {
+#if HWY_ARCH_X86
+  // Highway numbers better targets lower.
+  hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -HWY_AVX2);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+#endif
+}
+
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(values.size());
 }
 
 LlamaShape Shape(const Flags& flags) {
@@ -134,6 +160,7 @@ class Bench {
 
 int Main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
+  if (!flags.avx512) ForbidAvx512();
   kernels::BackendOptions options;
   options.cpus = flags.cpus;
   options.weights = flags.weights;
@@ -172,7 +199,7 @@ int Main(int argc, char** argv) {
     for (size_t c = 0; c < row_counts.size(); ++c) {
       times[c].push_back(bench.Step(row_counts[c]));
     }
-    if (repetition < kPrompts) {
+    if (repetition < flags.prompts) {
       prompts.push_back(bench.Prompt());
       peaks.push_back(kernels::MultiplyAddPeak(&threads, 1));
     }
@@ -180,6 +207,7 @@ int Main(int argc, char** argv) {
   const double bandwidth = read.bytes_per_second();
   const double one_row = Median(times[0]);
   nlohmann::json json = {{"weights", flags.weights},
+                         {"backend", backend->description()},
                          {"threads", flags.cpus.size()},
                          {"context", flags.context},
                          {"step_bytes", bytes},
@@ -196,6 +224,7 @@ int Main(int argc, char** argv) {
                 row_counts[c] / seconds);
     json["steps"].push_back({{"rows", row_counts[c]},
                              {"seconds", seconds},
+                             {"mean_seconds", Mean(times[c])},
                              {"of_read_bandwidth", bytes / seconds / bandwidth},
                              {"to_one_row", seconds / one_row}});
   }
@@ -210,6 +239,7 @@ int Main(int argc, char** argv) {
       100 * macs / prompt / peak, peak * 1e-9);
   json["prompt"] = {{"rows", kPromptRows},
                     {"seconds", prompt},
+                    {"mean_seconds", Mean(prompts)},
                     {"macs_per_second", macs / prompt},
                     {"f32_macs_per_second_peak", peak}};
   if (!flags.json.empty()) {
