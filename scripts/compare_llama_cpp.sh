@@ -5,13 +5,15 @@
 # round in the next turn. The tables go to the standard output (Markdown) and to
 # WORK/RESULTS/table.json. What WORK has is not made or measured again.
 #
-#   scripts/compare_llama_cpp.sh WORK [FLAG...] [CELL...]     build first: make bench
+#   scripts/compare_llama_cpp.sh WORK [FLAG...] [CELL...]     first: make build
 #     CELL: SHAPE-WEIGHTS-THREADS   110m or 1.1b; bf16, int8 or int4; 1 or 2
 #           end-to-end              the pair of the quickstart, on two cores
 #     --turns N      of each cell (5); a second call with more adds turns
 #     --no-avx512    neither side may use it; without end-to-end
 #     --build        build and convert alone
 #   NACRE_COMPARE_UNDER="chrt -r 5"   put before every measured command
+#   NACRE_COMPARE_BUILD=build         Nacre's build tree
+#   NACRE_COMPARE_JOBS=2              compilers at once
 # WORK lies outside the tree; it takes 10 GB. Two hours, half an hour of them to
 # build llama.cpp.
 set -euo pipefail
@@ -72,8 +74,7 @@ read_arguments() {
     results=$WORK/results
     ((${#cells[@]})) || cells=("${CELLS[@]}")
   fi
-  [[ -x $NACRE && -x $BUILD/bin/bench_decode && -x $BUILD/bin/bench_loading ]] ||
-    die "$NACRE, bench_decode or bench_loading is not built: run make bench"
+  [[ -f $BUILD/CMakeCache.txt ]] || die "$BUILD is not configured: run make build"
 }
 
 # The first two cores that this process may run on.
@@ -86,7 +87,14 @@ find_cores() {
   read -ra under <<<"${NACRE_COMPARE_UNDER:-}"
 }
 
-# --- llama.cpp ---------------------------------------------------------------
+# --- Programs ----------------------------------------------------------------
+
+readonly JOBS=${NACRE_COMPARE_JOBS:-$(nproc)}
+
+make_nacre() {
+  nice cmake --build "$BUILD" --parallel "$JOBS" --target nacre nacre-coordinator \
+    nacre-draft-worker nacre-target-worker bench_decode bench_loading
+}
 
 # build_llama_cpp FOLDER TARGET... -- CMAKE_FLAG...
 build_llama_cpp() {
@@ -100,8 +108,7 @@ build_llama_cpp() {
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF \
     -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_COMMIT="$(<"$WORK/llama.cpp/commit")" \
     -DLLAMA_BUILD_NUMBER=0 "$@"
-  nice cmake --build "$folder" --parallel "${NACRE_COMPARE_JOBS:-$(nproc)}" \
-    --target "${targets[@]}"
+  nice cmake --build "$folder" --parallel "$JOBS" --target "${targets[@]}"
   touch "$folder/.complete"
 }
 
@@ -317,6 +324,7 @@ measure_end_to_end() {
 read_arguments "$@"
 find_cores
 mkdir -p "$WORK/models" "$results"
+make_nacre
 make_llama_cpp
 for cell in "${cells[@]}"; do
   if [[ $cell == end-to-end ]]; then
