@@ -12,7 +12,8 @@
 #     --no-avx512    neither side may use it; without end-to-end
 #     --build        build and convert alone
 #   NACRE_COMPARE_UNDER="chrt -r 5"   put before every measured command
-#   NACRE_COMPARE_BUILD=build         Nacre's build tree
+#   NACRE_COMPARE_BUILD=build         Nacre's build tree, or a folder whose bin has
+#                                     the programs
 #   NACRE_COMPARE_JOBS=2              compilers at once
 # WORK lies outside the tree; it takes 10 GB. Two hours, half an hour of them to
 # build llama.cpp.
@@ -74,7 +75,8 @@ read_arguments() {
     results=$WORK/results
     ((${#cells[@]})) || cells=("${CELLS[@]}")
   fi
-  [[ -f $BUILD/CMakeCache.txt ]] || die "$BUILD is not configured: run make build"
+  [[ -f $BUILD/CMakeCache.txt || -x $NACRE ]] ||
+    die "$BUILD is not configured: run make build"
 }
 
 # The first two cores that this process may run on.
@@ -92,6 +94,7 @@ find_cores() {
 readonly JOBS=${NACRE_COMPARE_JOBS:-$(nproc)}
 
 make_nacre() {
+  [[ -f $BUILD/CMakeCache.txt ]] || return 0
   nice cmake --build "$BUILD" --parallel "$JOBS" --target nacre nacre-coordinator \
     nacre-draft-worker nacre-target-worker bench_decode bench_loading
 }
@@ -126,6 +129,7 @@ fetch_llama_cpp() {
   mkdir "$WORK/llama.cpp"
   tar -xzf "$sdist" -C "$WORK/llama.cpp" --strip-components 3 \
     "$package/vendor/llama.cpp"
+  rm -f "$WORK/llama.cpp/.git"  # it points to where nothing is
   tar -xzOf "$sdist" "$package/.git/modules/vendor/llama.cpp/HEAD" | cut -c -9 \
     >"$WORK/llama.cpp/commit" || echo unknown >"$WORK/llama.cpp/commit"
   touch "$WORK/llama.cpp/.complete"
