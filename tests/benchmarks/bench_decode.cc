@@ -206,12 +206,10 @@ int Main(int argc, char** argv) {
   }
   const double bandwidth = read.bytes_per_second();
   const double one_row = Median(times[0]);
-  nlohmann::json json = {{"weights", flags.weights},
-                         {"backend", backend->description()},
-                         {"threads", flags.cpus.size()},
-                         {"context", flags.context},
-                         {"step_bytes", bytes},
-                         {"read_bytes_per_second", bandwidth}};
+  nlohmann::json json = {
+      {"weights", flags.weights},     {"backend", backend->description()},
+      {"threads", flags.cpus.size()}, {"context", flags.context},
+      {"step_bytes", bytes},          {"read_bytes_per_second", bandwidth}};
   std::printf("read bandwidth %.1f GB/s, context %d\n", bandwidth * 1e-9,
               flags.context);
   std::printf("%6s %10s %8s %10s %9s %10s\n", "rows", "ms", "GB/s", "% of read",
