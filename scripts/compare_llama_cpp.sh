@@ -22,8 +22,6 @@ cd "$(dirname "$0")/.."
 
 # --- What to run -------------------------------------------------------------
 readonly SDIST=llama-cpp-python==0.3.36
-readonly PROGRAMS=(llama-bench llama-batched-bench llama-quantize
-  llama-speculative-simple)
 readonly STEP_CELLS=({110m,1.1b}-{bf16,int8,int4}-{1,2})
 readonly CELLS=("${STEP_CELLS[@]}" end-to-end)
 declare -Ar HIDDEN=([110m]=768 [1.1b]=2048) LAYERS=([110m]=13 [1.1b]=22)
@@ -101,18 +99,18 @@ make_nacre() {
 
 # build_llama_cpp FOLDER TARGET... -- CMAKE_FLAG...
 build_llama_cpp() {
-  local folder=$WORK/$1 targets=()
+  local folder=$WORK/$1 made=$WORK/$1/.complete-$2 targets=()
   shift
   while [[ $1 != -- ]]; do targets+=("$1") && shift; done
   shift
-  [[ -f $folder/.complete ]] && return
+  [[ -f $made ]] && return
   echo "== building llama.cpp: ${targets[*]} ($folder)"
   cmake -S "$WORK/llama.cpp" -B "$folder" -DCMAKE_BUILD_TYPE=Release --log-level=WARNING \
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF \
     -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_COMMIT="$(<"$WORK/llama.cpp/commit")" \
     -DLLAMA_BUILD_NUMBER=0 "$@"
   nice cmake --build "$folder" --parallel "$JOBS" --target "${targets[@]}"
-  touch "$folder/.complete"
+  touch "$made"
 }
 
 fetch_llama_cpp() {
@@ -136,29 +134,26 @@ fetch_llama_cpp() {
 }
 
 make_llama_cpp() {
+  local build=$WORK/llama.cpp-build from=$WORK/llama.cpp
   fetch_llama_cpp
-  build_llama_cpp llama.cpp-build "${PROGRAMS[@]}" --
-  if [[ $avx512 == off ]]; then
-    # The kernels alone; the programs load them in place of their own.
-    build_llama_cpp llama.cpp-avx2 ggml-cpu -- -DGGML_NATIVE=OFF
-    ! grep -qE 'avx512|march=native' "$WORK/llama.cpp-avx2/compile_commands.json" ||
-      die "$WORK/llama.cpp-avx2 was built for AVX-512"
-    LD_LIBRARY_PATH=$WORK/llama.cpp-avx2/bin ldd \
-      "$WORK/llama.cpp-build/bin/llama-bench" |
-      grep -q "$WORK/llama.cpp-avx2/bin/libggml-cpu" ||
-      die "llama-bench does not load libggml-cpu of $WORK/llama.cpp-avx2"
+  build_llama_cpp llama.cpp-build llama --
+  if [[ ! $build/bin/llama_cpp_steps -nt scripts/llama_cpp_steps.cpp ]]; then
+    c++ -O2 -std=c++17 -I"$from/include" -I"$from/ggml/include" \
+      scripts/llama_cpp_steps.cpp -o "$build/bin/llama_cpp_steps" -L"$build/bin" \
+      -Wl,--enable-new-dtags,-rpath,"$build/bin" -lllama -lggml -lggml-cpu -lggml-base
   fi
+  [[ $avx512 == off ]] || return 0
+  # The kernels alone; the program loads them in place of its own.
+  build_llama_cpp llama.cpp-avx2 ggml-cpu -- -DGGML_NATIVE=OFF
+  ! grep -qE 'avx512|march=native' "$WORK/llama.cpp-avx2/compile_commands.json" ||
+    die "$WORK/llama.cpp-avx2 was built for AVX-512"
+  LD_LIBRARY_PATH=$WORK/llama.cpp-avx2/bin ldd "$build/bin/llama_cpp_steps" |
+    grep -q "$WORK/llama.cpp-avx2/bin/libggml-cpu" ||
+    die "llama_cpp_steps does not load libggml-cpu of $WORK/llama.cpp-avx2"
 }
 
 llama_cpp() {  # PROGRAM FLAG...
-  local program=$1
-  shift
-  if [[ $avx512 == off ]]; then
-    LD_LIBRARY_PATH=$WORK/llama.cpp-avx2/bin "${under[@]}" \
-      "$WORK/llama.cpp-build/bin/$program" "$@"
-  else
-    "${under[@]}" "$WORK/llama.cpp-build/bin/$program" "$@"
-  fi
+  "${under[@]}" "$WORK/llama.cpp-build/bin/$1" "${@:2}"
 }
 
 # --- Checkpoints -------------------------------------------------------------
@@ -180,8 +175,8 @@ write_shape() {  # SHAPE
 }
 
 quantize() {  # FROM TO TYPE: every matrix, the head's too, as Nacre does
-  "$WORK/llama.cpp-build/bin/llama-quantize" --pure "$1" "$2.partial" "$3" \
-    >"$2.log" 2>&1 || die "llama-quantize $3: $(tail -n 3 "$2.log")"
+  "$WORK/llama.cpp-build/bin/llama_cpp_steps" quantize "$1" "$2.partial" "$3" \
+    >"$2.log" 2>&1 || die "quantize to $3: $(tail -n 3 "$2.log")"
   mv "$2.partial" "$2"
 }
 
@@ -223,15 +218,12 @@ nacre_steps() {  # SHAPE WEIGHTS THREADS OUT
   mv "$4.partial" "$4"
 }
 
-# Rows are of sequences that share one context: that many logits after one
-# reading of the weights, as a verification has.
 llama_cpp_steps() {  # GGUF THREADS OUT
-  local under=("${under[@]}" taskset -c "${cpus[$2]}")
-  llama_cpp llama-batched-bench -m "$1" -t "$2" -c 512 -pps -kvu -npp "$CONTEXT" \
-    -ntg "$STEPS" -npl "$ROWS" --output-format jsonl >"$3.rows" 2>"$3.log" ||
-    die "llama-batched-bench: $(tail -n 3 "$3.log")"
-  llama_cpp llama-bench -m "$1" -t "$2" -p "$PROMPT" -n 0 -r "$PROMPTS" -o json \
-    >"$3.partial" 2>>"$3.log" || die "llama-bench: $(tail -n 3 "$3.log")"
+  local under=("${under[@]}" taskset -c "${cpus[$2]}") kernels=$WORK/llama.cpp-build
+  [[ $avx512 == on ]] || kernels=$WORK/llama.cpp-avx2
+  LD_LIBRARY_PATH=$kernels/bin llama_cpp llama_cpp_steps "$1" "$2" "$CONTEXT" "$ROWS" \
+    "$STEPS" "$PROMPT" "$PROMPTS" >"$3.partial" 2>"$3.log" ||
+    die "llama_cpp_steps: $(tail -n 3 "$3.log")"
   mv "$3.partial" "$3"
 }
 
@@ -306,6 +298,7 @@ end_to_end_side() {  # SIDE OUT
 measure_end_to_end() {
   local out=$results/end-to-end turn side sides file
   [[ -n ${cpus[2]:-} ]] || die "end-to-end: this process may run on one core only"
+  build_llama_cpp llama.cpp-build llama-bench llama-speculative-simple --
   make_pair
   [[ -z $only_build ]] || return 0
   mkdir -p "$out"

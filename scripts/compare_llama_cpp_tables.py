@@ -25,18 +25,11 @@ CELL_OF = {"bf16a16": "bf16"}
 PROMPT = "prompt"
 
 
-def nacre_seconds(run):
+def seconds_of(path):
     """{rows or PROMPT: seconds of a step}"""
+    run = load(path)
     seconds = {step["rows"]: step["mean_seconds"] for step in run["steps"]}
     return {**seconds, PROMPT: run["prompt"]["mean_seconds"]}
-
-
-def llama_cpp_seconds(path):
-    run, = json.loads(path.read_text())
-    lines = pathlib.Path(f"{path}.rows").read_text().splitlines()
-    steps = [json.loads(line) for line in lines if line.startswith("{")]
-    seconds = {step["pl"]: step["t_tg"] / step["tg"] for step in steps}
-    return {**seconds, PROMPT: statistics.mean(run["samples_ns"]) * 1e-9}
 
 
 def turns(out, side):
@@ -55,8 +48,8 @@ def step_cells(results):
                 ours = turns(out, weights)
                 both = sorted(ours.keys() & theirs.keys())
                 if both:
-                    pairs = [(nacre_seconds(load(ours[turn])),
-                              llama_cpp_seconds(theirs[turn])) for turn in both]
+                    pairs = [(seconds_of(ours[turn]), seconds_of(theirs[turn]))
+                             for turn in both]
                     yield step_cell(shape, weights, threads, pairs)
 
 

@@ -187,15 +187,11 @@ class TablesTest(unittest.TestCase):
         """Seconds of 1 row, 8 rows and a prompt."""
         out = self.results / cell
         out.mkdir(exist_ok=True)
-        (out / f"{turn}-{weights}.json").write_text(json.dumps({
-            "steps": [{"rows": rows, "mean_seconds": seconds}
-                      for rows, seconds in zip((1, 8), ours)],
-            "prompt": {"mean_seconds": ours[2]}}))
-        path = out / f"{turn}-llama.cpp.json"
-        path.write_text(json.dumps([{"samples_ns": [theirs[2] * 1e9] * 2}]))
-        pathlib.Path(f"{path}.rows").write_text("\n" + "".join(
-            json.dumps({"pl": rows, "tg": 8, "t_tg": 8 * seconds}) + "\n"
-            for rows, seconds in zip((1, 8), theirs)))
+        for side, seconds in ((weights, ours), ("llama.cpp", theirs)):
+            (out / f"{turn}-{side}.json").write_text(json.dumps({
+                "steps": [{"rows": rows, "mean_seconds": each}
+                          for rows, each in zip((1, 8), seconds)],
+                "prompt": {"mean_seconds": seconds[2]}}))
 
     def report(self):
         found = run("compare_llama_cpp_tables.py", self.results)
