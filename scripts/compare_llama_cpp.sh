@@ -27,7 +27,7 @@ readonly CELLS=("${STEP_CELLS[@]}" end-to-end)
 declare -Ar HIDDEN=([110m]=768 [1.1b]=2048) LAYERS=([110m]=13 [1.1b]=22)
 # Q4_0 has 4.5 bits a weight, as int4; Q8_0 8.5, int8 8.25.
 declare -Ar OF_LLAMA_CPP=([bf16]=bf16 [int8]=q8_0 [int4]=q4_0)
-readonly ROWS=1,2,4,8,16 CONTEXT=128 STEPS=8 PROMPT=512 PROMPTS=2
+readonly ROWS=1,2,4,8,16 CONTEXT=128 STEPS=9 PROMPT=512 PROMPTS=3
 readonly PROMPT_FILE=tests/data/gsm8k_100.jsonl ANSWERS=3 TOKENS=64
 readonly DRAFTED=(2 3 5)  # tokens a draft; llama.cpp's default is 3
 # -----------------------------------------------------------------------------

@@ -28,8 +28,8 @@ PROMPT = "prompt"
 def seconds_of(path):
     """{rows or PROMPT: seconds of a step}"""
     run = load(path)
-    seconds = {step["rows"]: step["mean_seconds"] for step in run["steps"]}
-    return {**seconds, PROMPT: run["prompt"]["mean_seconds"]}
+    seconds = {step["rows"]: step["seconds"] for step in run["steps"]}
+    return {**seconds, PROMPT: run["prompt"]["seconds"]}
 
 
 def turns(out, side):

@@ -14,7 +14,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -81,9 +80,11 @@ class Model {
   int vocab_;
 };
 
-double Mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) /
-         static_cast<double>(values.size());
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half]
+                                : (values[half - 1] + values[half]) / 2;
 }
 
 int Quantize(const char* from, const char* to, const std::string& type) {
@@ -127,11 +128,11 @@ int Measure(char** argv) {
   }
   std::printf("{\"system\": \"%s\",\n \"steps\": [", llama_print_system_info());
   for (size_t c = 0; c < row_counts.size(); ++c) {
-    std::printf("%s\n  {\"rows\": %d, \"mean_seconds\": %.9f}", c ? "," : "",
-                row_counts[c], Mean(seconds[c]));
+    std::printf("%s\n  {\"rows\": %d, \"seconds\": %.9f}", c ? "," : "",
+                row_counts[c], Median(seconds[c]));
   }
-  std::printf("],\n \"prompt\": {\"rows\": %d, \"mean_seconds\": %.9f}}\n",
-              prompt, Mean(prompt_seconds));
+  std::printf("],\n \"prompt\": {\"rows\": %d, \"seconds\": %.9f}}\n", prompt,
+              Median(prompt_seconds));
   return 0;
 }
 

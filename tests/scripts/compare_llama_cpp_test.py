@@ -189,9 +189,9 @@ class TablesTest(unittest.TestCase):
         out.mkdir(exist_ok=True)
         for side, seconds in ((weights, ours), ("llama.cpp", theirs)):
             (out / f"{turn}-{side}.json").write_text(json.dumps({
-                "steps": [{"rows": rows, "mean_seconds": each}
+                "steps": [{"rows": rows, "seconds": each}
                           for rows, each in zip((1, 8), seconds)],
-                "prompt": {"mean_seconds": seconds[2]}}))
+                "prompt": {"seconds": seconds[2]}}))
 
     def report(self):
         found = run("compare_llama_cpp_tables.py", self.results)
