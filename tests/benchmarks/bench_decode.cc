@@ -3,11 +3,12 @@
 //
 //   bench_decode [--weights TYPE] [--cpus LIST] [--context N] [--layers N]
 //                [--hidden N] [--vocab N] [--model DIR] [--repetitions N]
-//                [--rows LIST] [--json FILE]
+//                [--prompts N] [--rows LIST] [--avx512 on|off] [--json FILE]
 //
 // Without --model, a Llama of random weights of the given size. Times are
 // medians over repetitions, in which the row counts take turns, so that a busy
-// moment of the machine falls on all alike.
+// moment of the machine falls on all alike. --avx512 off: as on a CPU without
+// it.
 
 #include <algorithm>
 #include <cstdio>
@@ -19,6 +20,7 @@
 
 #include "absl/types/optional.h"
 #include "common/cpu_list.h"
+#include "hwy/targets.h"
 #include "kernels/backend_factory.h"
 #include "model/load_model.h"
 #include "nlohmann/json.hpp"
@@ -41,12 +43,19 @@ struct Flags {
   int vocab = 32000;
   std::string model;
   int repetitions = 9;
+  int prompts = 3;  // repetitions that read one
+  bool avx512 = true;
   std::vector<int> rows = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
   std::string json;
 };
 
 constexpr int kPromptRows = 512;
-constexpr int kPrompts = 3;  // repetitions that read one
+
+bool OnOrOff(const std::string& value) {
+  if (value == "on" || value == "off") return value == "on";
+  std::fprintf(stderr, "--avx512 %s: on or off\n", value.c_str());
+  std::exit(1);
+}
 
 Flags Parse(int argc, char** argv) {
   Flags flags;
@@ -69,6 +78,10 @@ Flags Parse(int argc, char** argv) {
       flags.model = value;
     } else if (name == "--repetitions") {
       flags.repetitions = std::max(1, std::atoi(value));
+    } else if (name == "--prompts") {
+      flags.prompts = std::max(1, std::atoi(value));
+    } else if (name == "--avx512") {
+      flags.avx512 = OnOrOff(value);
     } else if (name == "--rows") {  // as "1,4-8"
       flags.rows = ValueOrExit(ParseCpuList(value));
     } else if (name == "--json") {
@@ -79,6 +92,14 @@ Flags Parse(int argc, char** argv) {
     }
   }
   return flags;
+}
+
+void ForbidAvx512() {
+#if HWY_ARCH_X86
+  // Highway numbers better targets lower.
+  hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -HWY_AVX2);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+#endif
 }
 
 LlamaShape Shape(const Flags& flags) {
@@ -134,6 +155,7 @@ class Bench {
 
 int Main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
+  if (!flags.avx512) ForbidAvx512();
   kernels::BackendOptions options;
   options.cpus = flags.cpus;
   options.weights = flags.weights;
@@ -169,21 +191,21 @@ int Main(int argc, char** argv) {
   std::vector<double> peaks;
   for (int repetition = 0; repetition < flags.repetitions; ++repetition) {
     read.MeasureOnce();
+    bench.Step(row_counts[0]);  // so that the next finds caches as others do
     for (size_t c = 0; c < row_counts.size(); ++c) {
       times[c].push_back(bench.Step(row_counts[c]));
     }
-    if (repetition < kPrompts) {
+    if (repetition < flags.prompts) {
       prompts.push_back(bench.Prompt());
       peaks.push_back(kernels::MultiplyAddPeak(&threads, 1));
     }
   }
   const double bandwidth = read.bytes_per_second();
   const double one_row = Median(times[0]);
-  nlohmann::json json = {{"weights", flags.weights},
-                         {"threads", flags.cpus.size()},
-                         {"context", flags.context},
-                         {"step_bytes", bytes},
-                         {"read_bytes_per_second", bandwidth}};
+  nlohmann::json json = {
+      {"weights", flags.weights},     {"backend", backend->description()},
+      {"threads", flags.cpus.size()}, {"context", flags.context},
+      {"step_bytes", bytes},          {"read_bytes_per_second", bandwidth}};
   std::printf("read bandwidth %.1f GB/s, context %d\n", bandwidth * 1e-9,
               flags.context);
   std::printf("%6s %10s %8s %10s %9s %10s\n", "rows", "ms", "GB/s", "% of read",
