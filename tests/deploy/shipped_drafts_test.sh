@@ -66,9 +66,8 @@ for card in "${cards[@]}"; do
       >"$work/log" 2>&1 || { tail "$work/log"; fail "no bench of $draft"; continue; }
     grep -q '"identical_tokens": true' "$report" ||
       fail "$draft changes tokens at temperature $temperature"
-    for count in $(sed -n 's/.*"\(accepted\|suffix_accepted\)": \([0-9]*\),/\2/p' "$report"); do
-      taken=$((taken + count))
-    done
+    taken=$((taken + $(awk -F'[:,]' '/"(suffix_)?accepted": / { sum += $2 } END { print sum + 0 }' \
+      "$report")))
   done
   # How many depends on time: a target does not wait for late ones.
   ((taken > 0)) || fail "no token of $draft was taken"
