@@ -15,8 +15,8 @@
 #   NACRE_COMPARE_BUILD=build         Nacre's build tree, or a folder whose bin has
 #                                     the programs
 #   NACRE_COMPARE_JOBS=2              compilers at once
-# WORK lies outside the tree; it takes 10 GB. Two hours, half an hour of them to
-# build llama.cpp.
+# WORK lies outside the tree; it takes 8 GB. On two cores a turn of all 110M cells
+# takes a minute, of all 1.1B cells seven, of end-to-end one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
