@@ -8,7 +8,9 @@ import pathlib
 from torch import nn
 
 from . import TrainingError, trainer
-from .checkpoint import read_model
+from .batches import make_batch, usable
+from .checkpoint import check_pair, read_model
+from .corpus import read_corpus
 from .glide_draft import Glide
 from .glide_files import cross_fields, write_glide
 from .llama import Llama
@@ -16,6 +18,7 @@ from .llama import Llama
 _LR = 1e-3
 # Of the services' loader (model/glide_config.h).
 _MOST_STEPS = 64
+_TEXTS_TO_AIM_BY = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,5 +73,10 @@ def run(arguments: argparse.Namespace) -> None:
         student.embed_tokens.requires_grad_(False)
         if student.lm_head is not None and not arguments.own_head:
             student.lm_head.requires_grad_(False)
+    origin, texts = read_corpus(arguments.corpus)
+    check_pair(target.config, student.config, origin)
+    some = usable(texts, arguments.context)[:_TEXTS_TO_AIM_BY]
+    if some:  # else the trainer says so
+        student.aim(target, make_batch(texts, some, arguments.context))
     trainer.train_and_write(arguments, student, target,
                             f"glide:steps={arguments.steps}", write_glide)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from . import TrainingError
-from .batches import side_by_side
+from .batches import Batch, side_by_side
 from .llama import (Layer, Llama, merge_heads, rope_tables, rotate, shared_by_heads,
                     split_heads)
 
@@ -29,6 +29,8 @@ from .llama import (Layer, Llama, merge_heads, rope_tables, rotate, shared_by_he
 _CROSS_ROPE_THETA = 10000.0
 # Scores of what is not seen. Finite: a row may see nothing.
 _UNSEEN = -1e30
+# Of the mean square of a number, so that rows that are alike can be solved for.
+_RIDGE = 1e-3
 
 
 class Chains:
@@ -107,6 +109,14 @@ def _attend_own(chains: Chains, rows, keys, values):
     return (of_text.flatten(2, 3) @ values + (of_chain @ chains.fold(v)).flatten(2, 3))
 
 
+def _least_squares(rows, wanted):
+    """The matrix by which `rows` [n, d] come nearest to `wanted` [n, size]."""
+    rows, wanted = rows.double(), wanted.double()
+    square = rows.T @ rows
+    square += _RIDGE * square.diagonal().mean() * torch.eye(len(square))
+    return torch.linalg.solve(square, rows.T @ wanted).T
+
+
 class Glide(Llama):
     """Parameters are named as those of Llama. Without its target it is one."""
 
@@ -136,6 +146,25 @@ class Glide(Llama):
         heads = self.config["large_num_attention_heads"]
         size = self.config["large_head_dim"]
         return shared_by_heads(heads, *split_heads(kept, kept.shape[-1] // size).chunk(2, 1))
+
+    @torch.no_grad()
+    def aim(self, target: Llama, batch: Batch) -> None:
+        """Lets its queries ask as those of the target's layers do, as far as its own
+        rows tell. For a draft that adds nothing of what it finds yet. Random ones
+        would look everywhere alike, and learn slowly: there is no norm before them."""
+        first = target.config["num_hidden_layers"] - len(self.layers)
+        given = target.features(batch.ids, [f"in({first + i})"
+                                            for i in range(len(self.layers))])
+        tables = rope_tables(self.config, batch.ids.shape[1])
+        x = self.embed_tokens(batch.ids)
+        for layer, of_target, h in zip(self.layers, target.layers[first:], given):
+            q, k, v = layer.queries_keys_values(x, *tables)
+            x = layer.add_attended(x, functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True))
+            asked = of_target.self_attn["q_proj"](of_target.input_layernorm(h))
+            layer.cross_attn["q_proj"].weight.copy_(_least_squares(
+                x[batch.rows, batch.columns], asked[batch.rows, batch.columns]))
+            x = layer.feed_forward(x)
 
     def states(self, batch, features):
         length = batch.ids.shape[1]

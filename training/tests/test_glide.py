@@ -14,6 +14,7 @@ from nacre_training.checkpoint import read_model
 from nacre_training.corpus import Text
 from nacre_training.glide import begin
 from nacre_training.glide_files import is_glide, read_glide, write_glide
+from nacre_training.llama import rope_tables
 
 from . import toy
 
@@ -100,6 +101,23 @@ class GlideTest(unittest.TestCase):
         for layers in (0, 4):
             with self.assertRaisesRegex(TrainingError, f"--layers {layers}"):
                 self.begin(first=self.target, layers=layers)
+
+    def test_its_queries_begin_as_the_targets(self):
+        # Of the target's own first layers the rows tell all that the target asks.
+        draft = self.begin(first=self.target, layers=3)
+        batch = make_batch([Text("t", (), tuple(range(3, 60)))], [0], 64)
+        draft.aim(self.target, batch)
+        h = draft.embed_tokens(batch.ids)
+        layer, of_target = draft.layers[0], self.target.layers[0]
+        with torch.no_grad():
+            tables = rope_tables(draft.config, h.shape[1])
+            q, k, v = layer.queries_keys_values(h, *tables)
+            attended = torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True)
+            asks = layer.cross_attn["q_proj"](layer.add_attended(h, attended))
+            asked = of_target.self_attn["q_proj"](of_target.input_layernorm(h))
+        error = (asks - asked)[0, :-1].pow(2).mean() / asked.pow(2).mean()
+        self.assertLess(error, 0.5)
 
     def test_a_folder_is_the_same_draft_again(self):
         ids = list(range(3, 20))
