@@ -138,7 +138,7 @@ TEST_F(SuspectTest, ADeviceThatIsNotWellAtTheStartIsNotRemembered) {
 TEST(SoundnessTest, TheErrorSaysWhere) {
   const absl::Status status = UnsoundLogits(17);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_NE(std::string(status.message()).find("behind 17 tokens"),
+  EXPECT_NE(std::string(status.message()).find("after 17 tokens"),
             std::string::npos);
 }
 
