@@ -28,7 +28,6 @@ constexpr size_t kMaxPolicyBytes = 4096;
 constexpr size_t kMaxTreeBytes = 16384;
 constexpr size_t kMaxRequestIdBytes = 128;
 constexpr size_t kMaxPromptIds = size_t{1} << 22;
-constexpr size_t kMaxPromptBytes = size_t{1} << 30;  // the body's limit is less
 // One byte more than a template may have, which says the limit itself.
 constexpr size_t kMaxTemplateBytes = (size_t{1} << 20) + 1;
 constexpr int kMaxLogprobs = 20;
