@@ -96,8 +96,8 @@ class Cluster {
     // both roles), "target" and "draft".
     void HandOn(const FlagSet& flags);
     // INVALID_ARGUMENT: a missing model; a count, a port or a duration out of
-    // range; a bad list of cores; what a worker would refuse of `more_args`, in
-    // its words.
+    // range; a bad list of cores; what a worker that is started would refuse of
+    // `more_args`, in its words.
     absl::Status Validate() const;
   };
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace nacre::tools {
@@ -19,16 +21,8 @@ namespace {
 
 constexpr absl::Duration kMostWait = absl::Seconds(1);
 constexpr size_t kMostTail = 4096;  // bytes: a line that is longer is cut
-
-void WriteAll(const char* data, size_t count) {
-  while (count > 0) {
-    const ssize_t written = write(STDERR_FILENO, data, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // nothing reads it
-    data += written;
-    count -= static_cast<size_t>(written);
-  }
-}
+// A pipe takes so much at once and unmixed, or nothing (PIPE_BUF).
+constexpr size_t kMostWrite = 4096;
 
 }  // namespace
 
@@ -82,23 +76,67 @@ void ErrorRelay::CloseInput() {
 void ErrorRelay::Run() {
   std::array<pollfd, 2> files = {pollfd{output_, POLLIN, 0},
                                  pollfd{stop_output_, POLLIN, 0}};
-  do {
+  bool may_be_more = true;
+  while (may_be_more && files[1].revents == 0) {
     if (poll(files.data(), files.size(), /*timeout=*/-1) < 0) continue;
-    if (!HandOn()) break;
-  } while (files[1].revents == 0);
+    if (files[0].revents != 0) may_be_more = Read(kMostWrite);
+    HandOn(/*all=*/false);
+  }
+  // What is there now: others may go on writing.
+  int count = 0;
+  if (may_be_more && ioctl(output_, FIONREAD, &count) == 0 && count > 0) {
+    Read(static_cast<size_t>(count));
+  }
+  HandOn(/*all=*/true);
   ended_.Notify();
 }
 
-bool ErrorRelay::HandOn() {
-  std::array<char, 4096> buffer;
-  while (true) {
-    const ssize_t count = read(output_, buffer.data(), buffer.size());
-    if (count == 0) return false;
-    if (count < 0) return errno == EAGAIN || errno == EINTR;
-    WriteAll(buffer.data(), static_cast<size_t>(count));
-    absl::MutexLock lock(&mu_);
-    tail_.append(buffer.data(), static_cast<size_t>(count));
-    if (tail_.size() > 2 * kMostTail) tail_.erase(0, tail_.size() - kMostTail);
+bool ErrorRelay::Read(size_t most) {
+  std::string text(most, '\0');
+  const ssize_t count = read(output_, text.data(), text.size());
+  if (count == 0) return false;
+  if (count < 0) return errno == EAGAIN || errno == EINTR;
+  text.resize(static_cast<size_t>(count));
+  unwritten_ += text;
+  absl::MutexLock lock(&mu_);
+  tail_ += text;
+  if (tail_.size() > 2 * kMostTail) tail_.erase(0, tail_.size() - kMostTail);
+  return true;
+}
+
+void ErrorRelay::HandOn(bool all) {
+  absl::string_view left = unwritten_;
+  while (!left.empty()) {
+    absl::string_view now = left.substr(0, kMostWrite);
+    const size_t end = now.rfind('\n');
+    if (end != absl::string_view::npos) {
+      now = now.substr(0, end + 1);
+    } else if (!all && now.size() < kMostWrite) {
+      break;  // its line may go on
+    }
+    Write(now);
+    left.remove_prefix(now.size());
+  }
+  unwritten_ = std::string(left);
+}
+
+void ErrorRelay::Write(absl::string_view text) {
+  while (!text.empty()) {
+    const bool stopping = give_up_at_ != absl::InfiniteFuture();
+    std::array<pollfd, 2> files = {pollfd{STDERR_FILENO, POLLOUT, 0},
+                                   pollfd{stop_output_, POLLIN, 0}};
+    const absl::Duration left = give_up_at_ - absl::Now();
+    if (left <= absl::ZeroDuration()) return;
+    const int timeout =
+        stopping ? static_cast<int>(absl::ToInt64Milliseconds(left)) + 1 : -1;
+    if (poll(files.data(), stopping ? 1 : 2, timeout) < 0) continue;
+    if (files[0].revents != 0) {
+      const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+      if (written > 0) text.remove_prefix(static_cast<size_t>(written));
+      if (written < 0 && errno != EINTR && errno != EAGAIN) return;
+    } else if (!stopping && files[1].revents != 0) {
+      give_up_at_ = absl::Now() + kMostWait;
+    }
   }
 }
 

@@ -1,11 +1,13 @@
-// The stderr of a child process on its way to that of this one. Its last line
-// is kept: it says why the process ended.
+// The stderr of a child process on its way to that of this one, by whole lines:
+// what several children write is not mixed within a line. The last one is kept:
+// it says why the process ended.
 //
 // Thread-safe; runs a thread of its own.
 
 #ifndef TOOLS_CLUSTER_ERROR_RELAY_H_
 #define TOOLS_CLUSTER_ERROR_RELAY_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 
 namespace nacre::tools {
 
@@ -25,7 +28,8 @@ class ErrorRelay {
  public:
   // RESOURCE_EXHAUSTED: no pipe.
   static absl::StatusOr<std::unique_ptr<ErrorRelay>> Create();
-  // Hands on what has been written so far, not what others write later.
+  // Hands on what has been written so far, not what others write later. Gives
+  // up after a second in which this process's stderr takes nothing.
   ~ErrorRelay();
   ErrorRelay(const ErrorRelay&) = delete;
   ErrorRelay& operator=(const ErrorRelay&) = delete;
@@ -34,23 +38,30 @@ class ErrorRelay {
   int input() const { return input_; }
   void CloseInput();
 
-  // Of what has been handed on. Waits until the child has closed its end, as an
-  // ended process has, but for a second at most.
+  // Of what the child has written. Waits until the child has closed its end, as
+  // an ended process has, but for a second at most.
   std::string LastLine() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   ErrorRelay(int output, int input, int stop_output, int stop_input);
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether there may be more.
-  bool HandOn() ABSL_LOCKS_EXCLUDED(mu_);
+  // Reads once. Whether there may be more.
+  bool Read(size_t most) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of what is to be written: the whole lines, or all.
+  void HandOn(bool all);
+  void Write(absl::string_view text);
 
   const int output_;  // of the pipe that the child writes to
   int input_;
   const int stop_output_;  // of one that ends the thread
   const int stop_input_;
+  // Of the thread.
+  std::string unwritten_;
+  absl::Time give_up_at_ = absl::InfiniteFuture();  // a while after the stop
+
   absl::Notification ended_;
   absl::Mutex mu_;
-  std::string tail_ ABSL_GUARDED_BY(mu_);  // the end of what was handed on
+  std::string tail_ ABSL_GUARDED_BY(mu_);  // the end of what was written
   std::thread thread_;
 };
 
