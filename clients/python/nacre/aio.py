@@ -6,7 +6,7 @@ import asyncio
 import functools
 import weakref
 from types import TracebackType
-from typing import Any, AsyncIterator, Coroutine, List, Optional, Type
+from typing import TYPE_CHECKING, Any, AsyncIterator, Coroutine, List, Optional, Type
 
 import grpc
 import grpc.aio
@@ -16,6 +16,11 @@ from ._connection import Connections
 from ._generation import Generation, StreamBase
 from .answers import Chunk, Completion, ModelInfo
 from .errors import Closed
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._request import Options, Prompt
 
 _CLIENT_CLOSED = "the client is closed"
 
@@ -165,6 +170,23 @@ class AsyncClient(
     def _streams(self) -> weakref.WeakSet[AsyncStream]:
         """Those that may still run."""
         return weakref.WeakSet()
+
+    # As functions that are coroutines: nothing is checked, and no time runs, before
+    # they are awaited.
+    async def generate(
+        self, prompt: Prompt, *, timeout: Optional[float] = None, **options: Unpack[Options]
+    ) -> Completion:
+        return await super().generate(prompt, timeout=timeout, **options)
+
+    async def tokenize(
+        self, text: str, *, special_tokens: bool = True, timeout: Optional[float] = None
+    ) -> List[int]:
+        return await super().tokenize(
+            text, special_tokens=special_tokens, timeout=timeout
+        )
+
+    async def model(self, *, timeout: Optional[float] = None) -> ModelInfo:
+        return await super().model(timeout=timeout)
 
     async def aclose(self) -> None:
         """Ends all connections; running streams end with Cancelled, those that wait

@@ -218,6 +218,18 @@ class BlockingTest(Cases, unittest.TestCase):
         return blocking(server, *args, **options)
 
 
+class AwaitedCallsTest(unittest.IsolatedAsyncioTestCase):
+    """Nothing of a call runs before it is awaited, nor does its time."""
+
+    async def test_bad_arguments_are_told_when_awaited(self):
+        async with nacre.AsyncClient("127.0.0.1:1", retry=QUICK) as client:
+            for call in (client.generate("hi", timeout=-1), client.model(timeout=-1),
+                         client.tokenize("hi", timeout=-1)):
+                self.assertTrue(asyncio.iscoroutine(call))
+                with self.assertRaisesRegex(ValueError, "timeout is -1"):
+                    await call
+
+
 class AsynchronousTest(Cases, unittest.TestCase):
     def generate(self, server, *args, **options):
         return asynchronous(server, *args, **options)
