@@ -3,7 +3,7 @@
 
   .ci/plan.py SECONDS FILE COUNT asan=1500 tsan=1200 tidy=320x3 ...
   .ci/plan.py --parts FILE COUNT NAME ...
-  .ci/plan.py --left FILE READ NAME ...
+  .ci/plan.py --left FILE "READ ..." NAME ...
   .ci/plan.py --self-test
 
 SECONDS are left for these stages, each of which may take as long as said with
@@ -18,8 +18,9 @@ one takes longer than SECONDS).
 
 --parts: those of a stage that passes in parts, in the order in which a run takes
 them: first those of FILE, which runs before have left. Without any COUNT says which
-comes first. --left: a run took READ parts, and not those named. FILE then has those
-that no run has taken yet, a line "part READ" each, as long as there are any.
+comes first. --left: a run took the parts READ, and not those named. As long as
+there are any that no run has taken, FILE then has all: a line "part N" for each of
+these, with the number that this run took, and "part read" for each of the others.
 
 The stage that has waited longest is always first, so that none starves. With it
 go those that let the others pass in the fewest runs; then comes the rest.
@@ -111,19 +112,22 @@ def in_turn(names, unread, count):
             + [name for name in names if name not in unread])
 
 
-def still_left(unread, named):
-    """Of those that runs have left, or else of all, what this run left, too. The
+def still_left(unread, read_before, named):
+    """Of those that this run left, what none before has read: also what is new. The
     first of them comes last: the run may have spent its time on that one."""
-    found = [name for name in unread or named if name in named]
+    found = [name for name in unread if name in named]
+    found += [name for name in named if name not in unread and name not in read_before]
     return found[1:] + found[:1]
 
 
-def words(path):
-    """The first of each line of a file; none, where there is no such file."""
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return [line.split()[0] for line in file if line.strip()]
+def parts_of(path):
+    """(unread, read) of a file of --left; none, where there is no such file."""
+    unread, done = [], []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            for name, state in map(str.split, filter(str.strip, file)):
+                (done if state == "read" else unread).append(name)
+    return unread, done
 
 
 def self_test_parts(stages, costs):
@@ -150,16 +154,20 @@ def self_test_parts(stages, costs):
                                     (["x", "c"], 1, "cbda")):
         if in_turn(names, unread, count) != [*expected]:
             wrong.append(f"parts {unread} {count}")
+    # One that is new is not read, though runs before have left nothing of that name.
+    if still_left(["b"], {"a"}, ["a", "new"]) != ["new"]:
+        wrong.append("a new part counts as read")
     # Whatever a run has time for, all are taken once before one comes again; also
     # where one ("a") never ends, which then takes the time of a whole run.
     for some, endless in itertools.product((1, 2, 3, 4), (False, True)):
-        unread, number, seen = [], 0, set()
+        unread, done, number, seen = [], set(), 0, set()
         while number == 0 or unread and seen != {*names[1:]}:
             order = in_turn(names, unread, 17 + number)
             took = [*itertools.takewhile(lambda name: not endless or name != "a",
                                          order)][:some]
             seen.update(took)
-            unread = still_left(unread, [n for n in names if n not in took])
+            unread = still_left(unread, done, [n for n in names if n not in took])
+            done.update(took)
             number += 1
             if number > 2 * len(names):
                 wrong.append(f"{some} parts a run, endless {endless}: starved")
@@ -202,14 +210,18 @@ def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
     if sys.argv[1:2] == ["--parts"]:
-        print(*in_turn(sys.argv[4:], words(sys.argv[2]), int(sys.argv[3])))
+        print(*in_turn(sys.argv[4:], parts_of(sys.argv[2])[0], int(sys.argv[3])))
         return 0
     if sys.argv[1:2] == ["--left"]:
-        path, number = sys.argv[2], max(int(sys.argv[3]), 1)
+        path, took = sys.argv[2], sys.argv[3].split()
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        found = still_left(words(path), sys.argv[4:])
+        unread, done = parts_of(path)
+        found = still_left(unread, done, sys.argv[4:])
+        lines = [f"{name} {max(len(took), 1)}" for name in found]
+        if found:
+            lines += [f"{name} read" for name in dict.fromkeys(done + took)]
         with open(path, "w", encoding="utf-8") as file:
-            file.writelines(f"{name} {number}\n" for name in found)
+            file.writelines(f"{line}\n" for line in lines)
         return 0
     seconds, path, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     costs, parts = {}, {}

@@ -4,7 +4,8 @@
 # for several CPUs, or that are for one kind of CPU, stay alone.
 # A run reads as many of these sources as its time allows. It begins with those that
 # runs on this machine have left, or else with another one after each commit. The
-# stage has passed once none is left; its last line says which are. CUDA source and
+# stage has passed once none is left; its last line says which are. What changes
+# after it was read is read in the next turn. CUDA source and
 # what is for 64-bit Arm is not read.
 #   NACRE_TIDY_FOLDERS='tools|worker' NACRE_TIDY_SECONDS=1800 .ci/stages/tidy.sh
 # reads these folders instead, for longer.
@@ -88,8 +89,8 @@ for name in "${names[@]}"; do
 done
 left=("${unread[@]}")
 if [[ -z ${NACRE_TIDY_FOLDERS:-} ]]; then
-  .ci/plan.py --left "$UNREAD_FILE" "${#clean[@]}" "${unread[@]}"
-  mapfile -t left < <(sed 's/ .*//' "$UNREAD_FILE")
+  .ci/plan.py --left "$UNREAD_FILE" "${clean[*]}" "${unread[@]}"
+  mapfile -t left < <(sed -n 's/ [0-9]*$//p' "$UNREAD_FILE")
 fi
 if ((${#left[@]} > 0)); then
   echo "clang-tidy: out of time after $TIDY_SECONDS s; clean: ${clean[*]:-none};" \
