@@ -20,7 +20,9 @@ void LinkSender::OnMessage(const v1::TensorLink& message,
     absl::MutexLock lock(&mu_);
     if (message.step() == v1::LINK_STEP_ASKED && state_ == State::kNotAsked) {
       reader_ = reader;
-      if (links_ == nullptr || message.kind() != links_->kind()) {
+      // Readers of before there were kinds name none.
+      if (links_ == nullptr ||
+          (!message.kind().empty() && message.kind() != links_->kind())) {
         state_ = State::kOver;
         Say(v1::LINK_STEP_FAILED, "", "the publisher has no such link");
       } else {

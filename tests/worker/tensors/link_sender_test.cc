@@ -103,6 +103,13 @@ TEST_F(LinkSenderTest, APublisherWithoutSuchLinksSaysSo) {
   EXPECT_EQ(counts_.failures, 0u);  // they have none to fail
 }
 
+// As readers did before links had kinds.
+TEST_F(LinkSenderTest, AReaderThatNamesNoKindGetsTheLink) {
+  LinkSender sender(&links_, &counts_, [] {});
+  sender.OnMessage(Question(""), "reader");
+  EXPECT_EQ(AwaitMessage(&sender).step(), v1::LINK_STEP_OFFERED);
+}
+
 TEST_F(LinkSenderTest, TensorsAreNumberedUntilThereIsNoRoom) {
   nccl_.HoldTransfers(true);
   AwaitUp();
