@@ -76,13 +76,14 @@ absl::StatusOr<std::unique_ptr<ScratchMemory>> ScratchMemory::Create(
 absl::Status ScratchMemory::Check(size_t bytes, const std::string& dir) {
   const int fd = OpenNameless(dir);
   if (fd < 0) return NoFileIn(dir);
-  struct statvfs room;
-  const bool is_known = fstatvfs(fd, &room) == 0 && room.f_blocks > 0;
+  struct statvfs room = {};
+  const bool is_known =
+      fstatvfs(fd, &room) == 0 && room.f_blocks > 0 && room.f_frsize > 0;
   close(fd);
   // With what only a privileged process may take. A system that does not know
   // is asked when the room is taken.
   const auto unit = static_cast<size_t>(room.f_frsize);
-  if (!is_known || bytes / unit <= room.f_bfree) return absl::OkStatus();
+  if (!is_known || bytes <= room.f_bfree * unit) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("there is no room for ", bytes, " bytes in ", dir, ": ",
                    static_cast<size_t>(room.f_bfree) * unit, " are free"));

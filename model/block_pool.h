@@ -78,7 +78,7 @@ class BlockPool {
   // nothing changed, where it does not.
   absl::optional<Node> Bring(Node parent, absl::Span<const int32_t> token_ids,
                              int32_t block);
-  // Whether Bring would find it.
+  // Whether Bring would find it; counts as a use in the store.
   bool IsKept(Node parent, absl::Span<const int32_t> token_ids) const;
   // As of BlockStore::blocks_at_once; 0: there is no store.
   int blocks_brought_at_once() const;

@@ -36,7 +36,7 @@ class GlideGoldenTest(unittest.TestCase):
         target = read_model(GOLDENS / "eagle" / "target")
         draft = read_glide(folder, target.config)
         self.assertEqual((draft.taps, draft.places), (taps, 5))
-        draft.places = 14  # as far as the golden goes without any of the target
+        draft.places = 14  # No chain of the golden is longer.
         for case in golden["cases"]:
             if case["first"] > 0:
                 continue  # no text begins so in training
