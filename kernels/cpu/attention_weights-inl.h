@@ -82,7 +82,8 @@ void ScaleScores(const char* const (&scales)[kQuarters], float* scores) {
     for (size_t p = 0; p < kQuarter; p += FloatLanes()) {
       const VF32 scale = hn::LoadU(df, from + p);
       for (int i = 0; i < kQueries; ++i) {
-        float* const score = scores + i * kScoreStride + quarter * kQuarter + p;
+        float* const score = scores + i * kScoreStride +
+                             static_cast<size_t>(quarter) * kQuarter + p;
         hn::StoreU(hn::Mul(hn::LoadU(df, score), scale), df, score);
       }
     }
