@@ -7,9 +7,9 @@ and says the token of position i + 2: h = fc(features), a Llama layer over
 row is given what the layer gave for the row before, as it is.
 
 That is also how it learns: after step 0, whose rows have all their features, step
-s goes s rows on without any, from every row at once. A row of step s sees the keys
-that serving would have: those of step 0 up to where its chain began, and its own
-chain's since.
+s goes s rows on without any, from one row of `chain_every` (on held-out text from
+each). A row of step s sees the keys that serving would have: those of step 0 up to
+where its chain began, and its own chain's since.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class Eagle(Draft):
         that the rows of its head stand for; None: all."""
         super().__init__()
         self.config, self.taps, self.places = config, list(taps), places
+        # So there are about as many rows of chains as of texts.
+        self.chain_every = max(1, places - 1)
         d = config["hidden_size"]
         self.fc = nn.Linear(len(taps) * tap_size, d, bias=False)
         self.layer = EagleLayer(config)
@@ -107,11 +109,13 @@ class Eagle(Draft):
         length = batch.ids.shape[1]
         tables = rope_tables(self.config, length + self.places)
         given, keys, values = self._first_step(batch.ids, features, tables)
-        slots, first = side_by_side(batch.rows, (batch.columns - 1).clamp(min=0),
-                                    len(batch.ids))
+        columns = (batch.columns - 1).clamp(min=0)
+        states = [given[batch.rows, columns]]
+        begins = torch.arange(len(batch.rows)) if batch.begins is None else batch.begins
+        rows = batch.rows[begins]
+        slots, first = side_by_side(rows, columns[begins], len(batch.ids))
         texts = torch.arange(len(batch.ids))[:, None]
         out = given[texts, first]
-        states = [out[batch.rows, slots]]
         unseen = (torch.arange(length - 1) > first[..., None])[:, None]
         chain = []  # (keys, values) of the steps since
         for step in range(1, self.places):
@@ -120,7 +124,8 @@ class Eagle(Draft):
             q, k, v = self.layer.queries_keys_values(self._embedding[token], out, cos, sin)
             chain.append((k, v))
             out = self.layer.give(out, _attend(q, keys, values, unseen, chain))
-            states.append(out[batch.rows, slots])
+            none = out.new_zeros(len(batch.rows), out.shape[-1])
+            states.append(none.index_copy(0, begins, out[rows, slots]))
         return states
 
     def logits(self, states, place: int):

@@ -112,6 +112,9 @@ class EagleTest(unittest.TestCase):
                     self.assertGreater(
                         (before[place][sees] - after[place][sees]).abs().max(), 0)
 
+    def test_thinned_chains_are_some_of_all(self):
+        toy.check_thinned_chains(self, self.draft(False), self.target, [14, 12, 10])
+
     def test_texts_of_a_batch_do_not_see_each_other(self):
         draft = self.draft(False)
         texts = [Text("a", (3, 4, 5), (6, 7, 8, 9), 0.0), Text("b", (9, 8), (7, 6), 0.0)]

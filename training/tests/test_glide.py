@@ -165,24 +165,7 @@ class GlideTest(unittest.TestCase):
                         (before[place][sees] - after[place][sees]).abs().max(), 0)
 
     def test_thinned_chains_are_some_of_all(self):
-        draft = self.draft()
-        texts = [Text("a", (3, 4, 5), tuple(range(6, 16)), 0.0),
-                 Text("b", (9, 8), (7, 6, 5, 4), 0.0), Text("c", (1,), (2,), 0.0)]
-        whole = make_batch(texts, [0, 1, 2], 64)
-        features = self.target.features(whole.ids, draft.taps)
-        found = [0] * 4
-        for offset in range(3):
-            batch = whole.thinned(draft.chain_every, offset)
-            for place, rows in enumerate(draft.states(batch, features)):
-                starts, ends = batch.place(place)
-                torch.testing.assert_close(
-                    rows[starts], draft.states(whole, features)[place][starts])
-                found[place] += len(starts)
-                self.assertTrue(torch.equal(ends - starts,
-                                            torch.full((len(starts),), place)))
-        every_place = [len(whole.place(place)[0]) for place in range(4)]
-        self.assertEqual(found, [3 * every_place[0], *every_place[1:]])
-        self.assertEqual(every_place, [15, 12, 10, 8])
+        toy.check_thinned_chains(self, self.draft(), self.target, [15, 12, 10, 8])
 
     def test_what_does_not_fit_the_target_is_refused(self):
         write_glide(self.folder / "a", self.draft(), self.folder / "target", {})

@@ -9,6 +9,7 @@ from typing import List
 import numpy
 import torch
 
+from nacre_training.batches import make_batch
 from nacre_training.checkpoint import read_model, write_draft
 from nacre_training.corpus import CorpusWriter, Origin, Text
 from nacre_training.generate import seed_of
@@ -62,6 +63,28 @@ def write_texts(model: Llama, count: int, temperature: float, length: int = 24,
         ids = torch.cat([ids, scores.argmax(-1, keepdim=True)], 1)
     return [Text(name, tuple(row[:3]), tuple(row[3:]), temperature, seed)
             for name, row, seed in zip(names, ids.tolist(), seeds)]
+
+
+def check_thinned_chains(case, draft, target: Llama, every_place: List[int]) -> None:
+    """The chains of thinned batches are together those of the whole one, each once:
+    as many as `every_place` says, with the same rows."""
+    texts = [Text("a", (3, 4, 5), tuple(range(6, 16)), 0.0),
+             Text("b", (9, 8), (7, 6, 5, 4), 0.0), Text("c", (1,), (2,), 0.0)]
+    whole = make_batch(texts, [0, 1, 2], 64)
+    features = target.features(whole.ids, draft.taps)
+    expected = draft.states(whole, features)
+    found = [0] * draft.places
+    for offset in range(draft.chain_every):
+        batch = whole.thinned(draft.chain_every, offset)
+        for place, rows in enumerate(draft.states(batch, features)):
+            starts, ends = batch.place(place, draft.first_column)
+            torch.testing.assert_close(rows[starts], expected[place][starts])
+            found[place] += len(starts)
+            case.assertTrue(torch.equal(ends - starts, torch.full((len(starts),), place)))
+    case.assertGreater(draft.chain_every, 1)
+    case.assertEqual(found, [draft.chain_every * every_place[0], *every_place[1:]])
+    case.assertEqual([len(whole.place(place, draft.first_column)[0])
+                      for place in range(draft.places)], every_place)
 
 
 def write_corpus(path: pathlib.Path, texts: List[Text]) -> pathlib.Path:
