@@ -22,6 +22,11 @@ class Draft(nn.Module):
     # In training, of so many positions one begins a chain; all have place 0.
     chain_every = 1
 
+    def fresh(self, name: str) -> bool:
+        """Whether the parameter begins as nothing, beside others that are trained
+        already: it learns faster than they do."""
+        return False
+
     def states(self, batch: Batch, features: List[Tensor]) -> List[Tensor]:
         """Of each place the rows before the head, [positions, d]: of texts that
         end at the batch's columns. Where a text has no such token, no chain begins

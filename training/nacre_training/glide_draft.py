@@ -141,6 +141,9 @@ class Glide(Llama):
         self._cross = {"head_dim": config["large_head_dim"],
                        "rope_theta": _CROSS_ROPE_THETA}
 
+    def fresh(self, name):
+        return ".cross_attn." in name
+
     def _of_target(self, kept):
         """[batch, length, keys and values] to those of each of its heads."""
         heads = self.config["large_num_attention_heads"]

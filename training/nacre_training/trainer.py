@@ -28,6 +28,8 @@ from .teacher import Teacher
 STATE = "training_state.pt"
 # How much a place counts beside the one before it, as in EAGLE-3.
 _PLACE_WEIGHT = 0.8
+# Of the learning rate, for what begins as nothing beside what does not.
+_FRESH_SHARE = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser, lr: float) -> None:
@@ -99,7 +101,7 @@ class Trainer:
         self._teacher = Teacher(target, self._texts, arguments.context,
                                 arguments.cache_mib, student.taps)
         self._trained = [p for p in student.parameters() if p.requires_grad]
-        self._optimizer = torch.optim.AdamW(self._trained, lr=arguments.lr,
+        self._optimizer = torch.optim.AdamW(_groups(student), lr=arguments.lr,
                                             betas=(0.9, 0.95), weight_decay=0.01)
         self._noise = torch.Generator().manual_seed(arguments.seed)
         per_epoch = -(-len(usable(self._texts, arguments.context)) // arguments.rows)
@@ -166,7 +168,7 @@ class Trainer:
             raise TrainingError(f"the loss is {loss.item()}: lower --lr, now "
                                 f"{self._arguments.lr}")
         for group in self._optimizer.param_groups:
-            group["lr"] = self._schedule.rate(self._arguments.lr)
+            group["lr"] = group["share"] * self._schedule.rate(self._arguments.lr)
         if loss.requires_grad:
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -258,6 +260,14 @@ class Trainer:
                 t: [round(rate, 4) for rate in rates] for t, rates in best["places"].items()}
             card["held_out_chain_length"] = rounded(best["lengths"])
         return card
+
+
+def _groups(student: Draft) -> List[dict]:
+    """What is trained, by the share of the learning rate that it gets."""
+    named = [(n, p) for n, p in student.named_parameters() if p.requires_grad]
+    groups = [{"params": [p for n, p in named if student.fresh(n) == is_fresh],
+               "share": _FRESH_SHARE if is_fresh else 1.0} for is_fresh in (False, True)]
+    return [group for group in groups if group["params"]]
 
 
 def _check_held_out(origin: Origin, texts: List[Text], held_origin: Origin,
