@@ -8,6 +8,7 @@
 #include "common/cpu_quota.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/reference/reference_backend.h"
 #include "kernels/weight_type.h"
 #ifdef NACRE_WITH_CUDA
@@ -87,5 +88,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
       absl::StrCat("backend is \"", options.kind,
                    "\", expected \"reference\", \"cpu\" or \"cuda\""));
 }
+
+bool CpuMultipliesPairs() { return ChooseGemmKernels().has_pair_products; }
 
 }  // namespace nacre::kernels

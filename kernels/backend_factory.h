@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 
@@ -24,10 +25,10 @@ struct BackendOptions {
   int64_t max_memory_bytes = 0;
   // Types that weights, and that keys and values are kept in
   // (kernels/weight_type.h).
-  std::string weights = "auto";
-  std::string kv_type = "auto";
-  // What "auto" needs to know: whether the matrices of the checkpoint are bf16.
-  // Set by model::CreateBackendFor.
+  std::string weights = kAutoWeights;
+  std::string kv_type = kAutoKvType;
+  // What "auto" of kv_type needs to know: whether the matrices of the
+  // checkpoint are bf16. Set by model::WithAutoChosen.
   bool bf16_checkpoint = false;
   // cuda only, and no bit depends on them: CUDA graphs of steps, and kernels
   // that start while the one before them ends. Off to see what they are worth.
@@ -41,6 +42,10 @@ struct BackendOptions {
 // GPU or no driver; RESOURCE_EXHAUSTED.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
+
+// Whether backend "cpu" multiplies two pairs of bf16 at once here
+// (AVX512-BF16): then "bf16a16" is never slower than "bf16".
+bool CpuMultipliesPairs();
 
 }  // namespace nacre::kernels
 

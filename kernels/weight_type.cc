@@ -12,7 +12,7 @@ struct NamedWeightType {
 };
 
 constexpr NamedWeightType kWeightTypes[] = {
-    {"auto", WeightType::kAuto},       {"bf16", WeightType::kBF16},
+    {kAutoWeights, WeightType::kAuto}, {"bf16", WeightType::kBF16},
     {"bf16a16", WeightType::kBF16A16}, {"f32", WeightType::kF32},
     {"int8", WeightType::kInt8},       {"int4", WeightType::kInt4},
     {"fp8", WeightType::kFp8},

@@ -16,7 +16,9 @@ namespace nacre::kernels {
 
 // BackendOptions::weights.
 enum class WeightType {
-  kAuto,  // bf16 and f32 as they are, f16 as f32: exact
+  // bf16 and f32 as they are, f16 as f32: exact. On some CPUs the "auto" of
+  // users is kBF16A16 (model/model_backend.h).
+  kAuto,
   kBF16,  // everything rounded to bf16
   // Likewise, and so are the inputs of products, as on GPUs. The sums stay
   // float32.
@@ -30,13 +32,15 @@ enum class WeightType {
 // The help of every --weights and --kv-type.
 inline constexpr char kWeightTypesHelp[] =
     "type that weights are kept in: auto, f32, bf16, bf16a16 (the inputs of "
-    "products, too), int8, int4 or fp8 (auto: as in the checkpoint; all but "
-    "f32 may change outputs; fp8 on cuda only)";
+    "products, too), int8, int4 or fp8 (auto: as in the checkpoint, and where "
+    "its matrices are bf16 and the CPU multiplies pairs of them bf16a16; all "
+    "but f32 may change outputs; fp8 on cuda only)";
 inline constexpr char kKvTypesHelp[] =
     "type that keys and values are kept in: auto, f32, bf16 or int8 (bf16 "
     "halves the KV cache, int8 halves it again; both change outputs; int8 not "
     "on cuda; auto: bf16 on cuda where the checkpoint's matrices are bf16 and "
     "--weights is not f32, else f32)";
+inline constexpr char kAutoWeights[] = "auto";
 inline constexpr char kAutoKvType[] = "auto";
 
 // INVALID_ARGUMENT names `name` and the types that there are.

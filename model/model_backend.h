@@ -21,9 +21,16 @@ namespace nacre::model {
 // is not read: that is said when it is loaded.
 bool HasBf16Matrices(const Checkpoint& checkpoint, const ModelConfig& config);
 
-// CreateBackend for the model that LoadModel reads from `dir`, with
-// BackendOptions::bf16_checkpoint as the checkpoint says. Errors of that, of
-// ReadConfig and of Checkpoint::Open.
+// `options` with what "auto" means for this model on this machine. Weights of
+// backend "cpu" are "bf16a16" where the CPU multiplies pairs and every matrix,
+// the head and the embedding too, is bf16 as of HasBf16Matrices; elsewhere they
+// stay "auto". Sets bf16_checkpoint where keys and values depend on it.
+kernels::BackendOptions WithAutoChosen(const Checkpoint& checkpoint,
+                                       const ModelConfig& config,
+                                       kernels::BackendOptions options);
+
+// CreateBackend for the model that LoadModel reads from `dir`, WithAutoChosen.
+// Errors of that, of ReadConfig and of Checkpoint::Open.
 absl::StatusOr<std::unique_ptr<kernels::Backend>> CreateBackendFor(
     const std::string& dir, kernels::BackendOptions options);
 

@@ -11,6 +11,7 @@
 #include "kernels/shared_memory_collective.h"
 #include "kernels/weight_type.h"
 #include "model/load_model.h"
+#include "model/model_backend.h"
 #include "model/tensor_shard.h"
 
 namespace nacre::model {
@@ -127,7 +128,7 @@ bool IsRefusal(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
-    const std::string& dir, const kernels::BackendOptions& backend, int ranks,
+    const std::string& dir, const kernels::BackendOptions& asked, int ranks,
     const ModelOptions& options) {
   if (!IsRankCount(ranks)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -136,6 +137,8 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
   NACRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(dir));
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                          Checkpoint::Open(dir));
+  const kernels::BackendOptions backend =
+      WithAutoChosen(*checkpoint, config, asked);
   NACRE_RETURN_IF_ERROR(CheckLoad(config, *checkpoint, backend, ranks));
   NACRE_ASSIGN_OR_RETURN(const auto cores, DealCores(backend.cpus, ranks));
   std::vector<int> first_cores;

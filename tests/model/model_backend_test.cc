@@ -16,6 +16,7 @@ using nacre::testing::TestFolder;
 using nacre::testing::TinyCheckpoint;
 using nacre::testing::WriteTinyCheckpoint;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string TinyOf(DType dtype) {
   const std::string dir =
@@ -83,6 +84,53 @@ TEST(HasBf16MatricesTest, AllOfTheLayersMustBe) {
   EXPECT_FALSE(with("model.layers.1.mlp.down_proj.weight"));
   tensors.erase("model.layers.1.mlp.down_proj.weight");
   EXPECT_FALSE(HasBf16Matrices(*Checkpoint::OfTensors(tensors), config));
+}
+
+// Here or not, by the CPU of this machine.
+TEST(CreateBackendForTest, AutoRoundsInputsWhereTheCpuMultipliesPairs) {
+  const auto numerics_id = [](const std::string& dir, const char* kind,
+                              const char* weights = "auto") {
+    const auto backend =
+        CreateBackendFor(dir, {.kind = kind, .weights = weights});
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    return (*backend)->numerics_id();
+  };
+  const std::string bf16 = TinyOf(DType::kBF16);
+  const bool rounds = kernels::CpuMultipliesPairs();
+  const auto expected = kernels::CreateBackend(
+      {.kind = "cpu", .weights = rounds ? "bf16a16" : "auto"});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_EQ(numerics_id(bf16, "cpu"), (*expected)->numerics_id());
+  EXPECT_EQ(numerics_id(bf16, "cpu").find("-pairs-") != std::string::npos,
+            rounds);
+  for (const std::string& other : {TinyOf(DType::kF32), TinyOf(DType::kF16)}) {
+    EXPECT_THAT(numerics_id(other, "cpu"), Not(HasSubstr("bf16a16")));
+  }
+  // By name, inputs are float32.
+  EXPECT_THAT(numerics_id(bf16, "cpu", "bf16"), Not(HasSubstr("bf16a16")));
+  EXPECT_THAT(numerics_id(bf16, "reference"), Not(HasSubstr("bf16a16")));
+}
+
+// What is exact as it is stays so: a head of another type is enough.
+TEST(WithAutoChosenTest, EveryMatrixMustBeBf16) {
+  const std::string dir = TinyOf(DType::kBF16);
+  const auto original = *Checkpoint::Open(dir);
+  const ModelConfig config = *ReadConfig(dir);
+  const auto chosen = [&](const std::string& name) {
+    std::map<std::string, Tensor> tensors;
+    for (const std::string& each : original->Names()) {
+      tensors[each] = *original->Find(each);
+      if (each == name) tensors[each].dtype = DType::kF16;
+    }
+    return WithAutoChosen(*Checkpoint::OfTensors(tensors), config,
+                          {.kind = "cpu"})
+        .weights;
+  };
+  EXPECT_EQ(chosen(""), kernels::CpuMultipliesPairs() ? "bf16a16" : "auto");
+  EXPECT_EQ(chosen("model.norm.weight"), chosen(""));
+  EXPECT_EQ(chosen("model.embed_tokens.weight"), "auto");
+  EXPECT_EQ(chosen("lm_head.weight"), "auto");
+  EXPECT_EQ(chosen("model.layers.1.mlp.down_proj.weight"), "auto");
 }
 
 TEST(CreateBackendForTest, HostsKeepKeysInF32UnlessTold) {
