@@ -15,8 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/backend_factory.h"
+#include "kernels/backend.h"
 #include "model/load_model.h"
+#include "model/model_backend.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/testing/in_process_pair.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -92,7 +93,7 @@ std::string Describe(const Setting& setting, const Variant& variant,
 class TargetAlone {
  public:
   TargetAlone() {
-    auto backend = kernels::CreateBackend({});
+    auto backend = model::CreateBackendFor(TargetModel(), {});
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     auto model = model::LoadModel(TargetModel(), backend_.get(), {});

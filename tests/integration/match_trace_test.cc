@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend_factory.h"
+#include "kernels/backend.h"
 #include "model/load_model.h"
+#include "model/model_backend.h"
 #include "model/sampler.h"
 #include "speculation/ranks.h"
 #include "tests/integration/service_fixture.h"
@@ -29,7 +30,7 @@ constexpr int kPrompts = 6;
 class DraftAlone {
  public:
   DraftAlone() {
-    auto backend = kernels::CreateBackend({});
+    auto backend = model::CreateBackendFor(DraftModel(), {});
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     auto model = model::LoadModel(DraftModel(), backend_.get(), {});
