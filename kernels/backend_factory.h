@@ -44,7 +44,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 
 // Whether backend "cpu" multiplies two pairs of bf16 at once here
-// (AVX512-BF16): then "bf16a16" is never slower than "bf16".
+// (AVX512-BF16): then "bf16a16" is faster than "bf16" from some rows on
+// (docs/performance.md).
 bool CpuMultipliesPairs();
 
 }  // namespace nacre::kernels

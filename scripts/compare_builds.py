@@ -31,6 +31,8 @@ KERNELS = {
         ["bench_attention", "--contexts", "1024", "--rows", "1,8",
          "--kv-type", "bf16"], -7, 2),
     "decode bf16": (["bench_decode", "--weights", "bf16", *DECODE], -5, 1),
+    "decode bf16a16": (
+        ["bench_decode", "--weights", "bf16a16", *DECODE], -5, 1),
     "decode int8": (["bench_decode", "--weights", "int8", *DECODE], -5, 1),
     "decode int4": (["bench_decode", "--weights", "int4", *DECODE], -5, 1),
     "sampling": (
@@ -71,8 +73,8 @@ def run_methods(build, arguments):
     help_text = subprocess.run(
         [nacre, "bench", "--help"], text=True, stdout=subprocess.PIPE
     ).stdout
-    # What came later is left out: the same work is compared.
-    later = {"--suffix-drafter": "off", "--tree": "chain", "--branches": "off"}
+    # What came later, or decides more than it did, is told: the same work is compared.
+    later = {"--suffix-drafter": "off", "--tree": "chain", "--weights": "bf16"}
     own = [w for name, value in later.items() if name in help_text
            for w in (name, value)]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:

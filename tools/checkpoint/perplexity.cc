@@ -90,6 +90,7 @@ absl::StatusOr<PerplexityResult> MeasurePerplexity(
                static_cast<size_t>(model->info().kv_capacity_tokens));
   PerplexityResult result;
   result.kv_type = backend->kv_type();
+  result.numerics_id = backend->numerics_id();
   for (size_t i = 0; i < options.texts.size(); ++i) {
     NACRE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                            tokenizer->Encode(options.texts[i]));

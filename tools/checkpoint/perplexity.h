@@ -30,7 +30,9 @@ struct PerplexityResult {
   int64_t cut = 0;  // of these, longer than the context: their end is left out
   int64_t tokens = 0;  // predicted
   double nll = 0;      // sum over the tokens of -log p(token | text before it)
-  kernels::DType kv_type = kernels::DType::kF32;  // that BackendOptions led to
+  // What BackendOptions led to.
+  kernels::DType kv_type = kernels::DType::kF32;
+  std::string numerics_id;
 
   // e^(nll / tokens).
   double Perplexity() const;

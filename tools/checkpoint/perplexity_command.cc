@@ -22,6 +22,7 @@ void PrintPerplexity(const kernels::BackendOptions& backend,
   if (json) {
     terminal.out << nlohmann::json{{"weights", backend.weights},
                                    {"kv_type", kv_type},
+                                   {"numerics_id", result.numerics_id},
                                    {"texts", result.texts},
                                    {"cut", result.cut},
                                    {"tokens", result.tokens},
@@ -33,9 +34,9 @@ void PrintPerplexity(const kernels::BackendOptions& backend,
   }
   terminal.out << absl::StrFormat(
                       "perplexity %.4f over %d tokens of %d texts, weights %s, "
-                      "keys and values %s",
+                      "keys and values %s: %s",
                       result.Perplexity(), result.tokens, result.texts,
-                      backend.weights, kv_type)
+                      backend.weights, kv_type, result.numerics_id)
                << (result.cut > 0
                        ? absl::StrFormat(" (%d cut at the context)", result.cut)
                        : "")

@@ -232,7 +232,14 @@ class Trainer:
             raise TrainingError(f"{path} is of a run with other flags than {changed}: "
                                 "remove it, or choose another --out")
         self._student.load_state_dict(state["student"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        shares = [group["share"] for group in self._optimizer.param_groups]
+        try:
+            self._optimizer.load_state_dict(state["optimizer"])
+        except ValueError:
+            raise TrainingError(f"{path} is of another version of this program: remove "
+                                "it, or choose another --out") from None
+        for group, share in zip(self._optimizer.param_groups, shares):
+            group["share"] = share
         self._noise.set_state(state["noise"])
         self._best, self._tried = state["best"], state["tried"]
         self._schedule.step, self._schedule.spent = state["step"], state["seconds"]

@@ -100,17 +100,18 @@ class GlideTest(ServiceTest):
         target = read_model(MODELS / "target")
         draft = begin(read_model(MODELS / "draft"), target.config, 2, 8, own_head=True)
         write_glide(self.folder / "glide", draft, MODELS / "target", {"method": "none"})
-        # Rows cost nothing: what it drafts is verified.
+        # Rows cost nothing, and a look little also where other programs run: what
+        # it drafts is verified.
         self.start("--glide", f"{self.folder}/glide", "--suffix-drafter", "off",
-                   "--step-time", "1:60,64:60")
+                   "--target-step-time", "1:250,64:250")
         with nacre.Client(self.address) as client:
-            choices = [client.generate("Question: How many eggs?\nAnswer:", max_tokens=48,
+            choices = [client.generate("Question: How many eggs?\nAnswer:", max_tokens=24,
                                        method=method, temperature=0.0, seed=1,
                                        ignore_eos=True).choices[0]
                        for method in ("ar", "async")]
         self.assertEqual(choices[0].token_ids, choices[1].token_ids)
         # It begins as models/draft, which is right for three of four tokens.
-        self.assertGreater(choices[1].speculation.suffix_accepted, 16)
+        self.assertGreater(choices[1].speculation.suffix_accepted, 4)
 
 
 if __name__ == "__main__":

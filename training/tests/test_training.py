@@ -236,6 +236,15 @@ class RunTest(unittest.TestCase):
         self.assertTrue((self.folder / stopped / trainer.STATE).exists())
         with self.assertRaisesRegex(AssertionError, "other flags.*'lr'"):
             command(stopped, lr=1e-4)
+        path = self.folder / stopped / trainer.STATE
+        state = torch.load(path, weights_only=True)
+        groups = state["optimizer"]["param_groups"]
+        for group in groups:
+            del group["share"]  # as before there were any
+        torch.save({**state, "optimizer": {**state["optimizer"], "param_groups": []}}, path)
+        with self.assertRaisesRegex(AssertionError, "of another version"):
+            command(stopped)
+        torch.save(state, path)
         self.assertIn("goes on at step", command(stopped))
         [file] = (self.folder / whole).glob("*.safetensors")
         unbroken = load_file(file)

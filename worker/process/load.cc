@@ -199,8 +199,9 @@ absl::Status LoadWhole(const WorkerOptions& options, wire::WorkerRole role,
   NACRE_ASSIGN_OR_RETURN(loaded->backend,
                          model::CreateBackendFor(options.model_dir, backend));
   const kernels::DType kv_type = loaded->backend->kv_type();
-  spdlog::info("backend: {}, keys and values in {}",
-               loaded->backend->description(), kernels::KvTypeName(kv_type));
+  spdlog::info("backend: {}, keys and values in {}, numerics {}",
+               loaded->backend->description(), kernels::KvTypeName(kv_type),
+               loaded->backend->numerics_id());
   spdlog::info("loading {}", options.model_dir);
   NACRE_ASSIGN_OR_RETURN(
       const model::ModelOptions model_options,

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/load_model.h"
+#include "model/model_backend.h"
 #include "tests/testing/tiny_checkpoint.h"
 #include "tokenizer/tokenizer.h"
 
@@ -44,7 +45,7 @@ std::vector<std::string> Texts() {
 TEST(PerplexityTest, IsTheMeanOfTheNegativeLogarithms) {
   const auto tokenizer = tokenizer::LoadTokenizer(kTarget);
   ASSERT_TRUE(tokenizer.ok());
-  const auto backend = *kernels::CreateBackend({});
+  const auto backend = *model::CreateBackendFor(kTarget, {});
   const auto model = model::LoadModel(kTarget, backend.get(), {1 << 26, {}});
   ASSERT_TRUE(model.ok()) << model.status();
   const size_t vocab = static_cast<size_t>((*model)->info().vocab_size);
