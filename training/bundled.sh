@@ -8,7 +8,7 @@
 # and what nacre bench said of it, all beside models/draft. A run that was stopped
 # goes on where it was.
 # Variables: PYTHON (with training/requirements.txt and clients/python), NACRE
-# (build/bin/nacre), WRITE_MINUTES (6), MINUTES (20, of training), CPU_MINUTES (of
+# (build/bin/nacre), WRITE_MINUTES (6), MINUTES (24, of training), CPU_MINUTES (of
 # all threads of training together; unset: no limit).
 set -euo pipefail
 if (($# != 3)) || [[ ! "$1" =~ ^(distill|make-eesd|glide|eagle3|medusa)$ ]]; then
@@ -21,7 +21,7 @@ readonly METHOD=$1 GSM8K OUT
 cd "$(dirname "$0")/.."
 NACRE=$(realpath "${NACRE:-build/bin/nacre}")
 readonly NACRE PYTHON=${PYTHON:-python3}
-readonly WRITE_MINUTES=${WRITE_MINUTES:-6} MINUTES=${MINUTES:-20}
+readonly WRITE_MINUTES=${WRITE_MINUTES:-6} MINUTES=${MINUTES:-24}
 readonly PAIR=(--target-model models/target --draft-model models/draft)
 mkdir -p "$OUT/text"
 export PYTHONPATH=$PWD/training
@@ -54,9 +54,14 @@ if [[ ! -f "$OUT/text/written" ]]; then
   touch "$OUT/text/written"
 fi
 
-own=() # flags of the command
-if [[ $METHOD == distill ]]; then own+=(--draft models/draft); fi
-if [[ $METHOD == glide ]]; then own+=(--draft models/distilled); fi
+# Flags of the command. Time ends a run, not its epochs.
+own=(--rows 16 --epochs 40 --evaluations 8 --patience 8)
+case $METHOD in
+  distill) own+=(--draft models/draft --lr 1e-3) ;;
+  make-eesd) own+=(--layers 2) ;;
+  glide) own+=(--draft models/distilled --own-head) ;;
+  eagle3) own+=(--own-head) ;;
+esac
 if [[ -n ${CPU_MINUTES:-} ]]; then own+=(--cpu-minutes "$CPU_MINUTES"); fi
 if [[ ! -f "$OUT/$METHOD/nacre_draft.json" ]]; then
   "$PYTHON" -m nacre_training "$METHOD" --target models/target "${own[@]}" \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pathlib
 import shutil
@@ -84,15 +85,25 @@ def read_model(folder: pathlib.Path) -> Llama:
         raise TrainingError(f"{folder}: {error}") from None
 
 
+def write_weights(file: pathlib.Path, tensors: Dict[str, torch.Tensor],
+                  card: dict) -> None:
+    """The tensors in bf16, and nacre_draft.json beside them: `card`, and by what
+    the file is known again."""
+    rounded = {name: value.to(torch.bfloat16).contiguous()
+               for name, value in tensors.items()}
+    save_file(rounded, file, metadata={"format": "pt"})
+    known = {"parameters": sum(value.numel() for value in rounded.values()),
+             "weights_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    write_json(file.parent / "nacre_draft.json", card | known)
+
+
 def write_tensors(out: pathlib.Path, model: Llama, card: dict) -> None:
     """A checkpoint in bf16 and nacre_draft.json, which holds `card`."""
     out.mkdir(parents=True, exist_ok=True)
-    tensors = {tensor_name(name): value.to(torch.bfloat16).contiguous()
-               for name, value in model.state_dict().items()}
-    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
-    config = dict(model.config, torch_dtype="bfloat16")
-    write_json(out / "config.json", config)
-    write_json(out / "nacre_draft.json", card)
+    write_json(out / "config.json", dict(model.config, torch_dtype="bfloat16"))
+    write_weights(out / "model.safetensors",
+                  {tensor_name(name): value for name, value in model.state_dict().items()},
+                  card)
 
 
 def write_draft(out: pathlib.Path, model: Llama, target: pathlib.Path,

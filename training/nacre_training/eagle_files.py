@@ -7,10 +7,10 @@ import pathlib
 from typing import Dict, List
 
 import torch
-from safetensors.torch import save_file
 
 from . import TrainingError
-from .checkpoint import has_tensor, llama_shape, read_json, read_tensors, write_json
+from .checkpoint import (has_tensor, llama_shape, read_json, read_tensors, write_json,
+                         write_weights)
 from .eagle import Eagle
 
 _LAYER = "layers.0."
@@ -92,7 +92,6 @@ def write_eagle(out: pathlib.Path, draft: Eagle, target: pathlib.Path,
     tensors: Dict[str, torch.Tensor] = {}
     for name, value in draft.state_dict().items():
         name = _LAYER + name[len("layer."):] if name.startswith("layer.") else name
-        tensors[name] = value.to(torch.bfloat16).contiguous()
-    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+        tensors[name] = value
     write_json(out / "config.json", _config(draft, target))
-    write_json(out / "nacre_draft.json", card)
+    write_weights(out / "model.safetensors", tensors, card)

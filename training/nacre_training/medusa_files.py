@@ -7,10 +7,10 @@ import pathlib
 from typing import Dict
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from . import TrainingError
-from .checkpoint import write_json
+from .checkpoint import write_json, write_weights
 from .medusa_heads import Medusa
 
 FILE_NAME = "medusa_lm_head.safetensors"
@@ -58,12 +58,10 @@ def write_medusa(out: pathlib.Path, draft: Medusa, target: pathlib.Path,
     `card`."""
     out.mkdir(parents=True, exist_ok=True)
     blocks = len(draft.heads[0])
-    save_file({_file_name(name, blocks): value.to(torch.bfloat16).contiguous()
-               for name, value in draft.state_dict().items()},
-              out / FILE_NAME, metadata={"format": "pt"})
     write_json(out / "config.json", {
         "base_model_name_or_path": target.name,
         "medusa_num_heads": draft.places, "medusa_num_layers": blocks,
         "version": "1" if len(draft.vocabularies) > 0 else "2",
         "torch_dtype": "bfloat16"})
-    write_json(out / "nacre_draft.json", card)
+    write_weights(out / FILE_NAME, {_file_name(name, blocks): value
+                                    for name, value in draft.state_dict().items()}, card)

@@ -51,7 +51,7 @@ class FolderTest(unittest.TestCase):
         for name, value in load_file(self.folder / "a" / "model.safetensors").items():
             self.assertTrue(torch.equal(
                 value, load_file(self.folder / "b" / "model.safetensors")[name]), name)
-        self.assertEqual(toy.card(self.folder / "b"), {"method": "none"})
+        toy.check_card(self, self.folder / "b")
 
     def test_what_is_computed_otherwise_is_refused(self):
         toy.make_model(self.folder / "a", 1, layers=1, hidden=16)

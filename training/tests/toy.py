@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pathlib
 from typing import List
 
 import numpy
 import torch
+from safetensors.torch import load_file
 
 from nacre_training.batches import make_batch
 from nacre_training.checkpoint import read_model, write_draft
@@ -63,6 +65,15 @@ def write_texts(model: Llama, count: int, temperature: float, length: int = 24,
         ids = torch.cat([ids, scores.argmax(-1, keepdim=True)], 1)
     return [Text(name, tuple(row[:3]), tuple(row[3:]), temperature, seed)
             for name, row, seed in zip(names, ids.tolist(), seeds)]
+
+
+def check_card(case, folder: pathlib.Path) -> None:
+    """Of a draft whose card says no more than "none": its file is known by it."""
+    [file] = folder.glob("*.safetensors")
+    case.assertEqual(card(folder), {
+        "method": "none",
+        "parameters": sum(value.numel() for value in load_file(file).values()),
+        "weights_sha256": hashlib.sha256(file.read_bytes()).hexdigest()})
 
 
 def check_thinned_chains(case, draft, target: Llama, every_place: List[int]) -> None:
