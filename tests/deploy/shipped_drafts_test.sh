@@ -26,13 +26,15 @@ parameters() {
   echo $((($(stat -c %s "$1") - 8 - header) / 2))
 }
 
-# flags DRAFT METHOD: where it runs, on a draft worker or on the target.
+# flags DRAFT METHOD: where it runs, on a draft worker or on the target, and how
+# long a step takes. A target looks only where that costs little beside its step.
 flags() {
+  local own="--suffix-drafter off --target-step-time 1:100,64:100"
   case $2 in
-    eagle3*) echo "--drafts 0 --eagle $1 --suffix-drafter off" ;;
-    medusa*) echo "--drafts 0 --medusa $1 --suffix-drafter off" ;;
-    glide*) echo "--drafts 0 --glide $1 --suffix-drafter off" ;;
-    *) echo "--draft-model $1 --suffixes off" ;;
+    eagle3*) echo "--drafts 0 --eagle $1 $own" ;;
+    medusa*) echo "--drafts 0 --medusa $1 $own" ;;
+    glide*) echo "--drafts 0 --glide $1 $own" ;;
+    *) echo "--draft-model $1 --suffixes off --target-step-time 1:5" ;;
   esac
 }
 
@@ -61,7 +63,6 @@ for card in "${cards[@]}"; do
     "$NACRE" bench --target-model models/target "${own[@]}" \
       --prompts tests/data/gsm8k_100.jsonl --limit 2 --max-tokens 32 \
       --temperature "$temperature" --repeat 1 --ignore-eos \
-      --target-step-time 1:5 \
       --methods "$methods" --tree chain,best --json "$report" \
       >"$work/log" 2>&1 || { tail "$work/log"; fail "no bench of $draft"; continue; }
     grep -q '"identical_tokens": true' "$report" ||
