@@ -156,7 +156,7 @@ set(CPACK_COMPONENT_WORKER_DESCRIPTION
 set(CPACK_COMPONENT_MODELS_DESCRIPTION
     "Speculative decoding on two models: the bundled pair\n\
  A small draft and target, which the services use unless told otherwise,\n\
- and a draft that was trained on what the target writes.")
+ and two drafts that were trained on what the target writes.")
 
 # nacre_package_control(COMPONENT NAME...): services of a package, whose
 # environment is an operator's to change.

@@ -3,7 +3,7 @@
 over that of the first.
 
   git worktree add ../before COMMIT && (build it there)
-  scripts/compare_builds.py ../before/build build --cpu 0 [--turns 5] [--all]
+  scripts/compare_builds.py ../before/build build --cpu 0 [--turns 5] [--only NAMES]
   scripts/compare_builds.py ... --target build/quickstart/target \\
     --draft build/quickstart/draft    # and the methods, on all cores
 
@@ -50,7 +50,10 @@ def rows(text, column, labels):
         words = line.split()
         if len(words) >= 4 and all(map(NUMBER.fullmatch, words[-3:])):
             name = words[:labels] if labels else words[:column]
-            found.setdefault(f"{heading} {' '.join(name)}".strip(), float(words[column]))
+            label = f"{heading} {' '.join(name)}".strip()
+            while label in found:
+                label += ", again"
+            found[label] = float(words[column])
         elif re.search(r", \d+ MB|query heads|^cpu|sampl", line):
             heading = re.split(r"[:;]", line)[0]
         elif match := re.match(r"(prompt of \d+): (\S+) ms", line):

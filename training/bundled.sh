@@ -8,11 +8,12 @@
 # and what nacre bench said of it, all beside models/draft. A run that was stopped
 # goes on where it was.
 # Variables: PYTHON (with training/requirements.txt and clients/python), NACRE
-# (build/bin/nacre), WRITE_MINUTES (6), MINUTES (24, of training), CPU_MINUTES (of
-# all threads of training together; unset: no limit).
+# (build/bin/nacre), DRAFT (models/draft: what distill goes on from),
+# WRITE_MINUTES (6), MINUTES (24, of training), CPU_MINUTES (of all threads of
+# training together; unset: no limit).
 set -euo pipefail
 if (($# != 3)) || [[ ! "$1" =~ ^(distill|make-eesd|glide|eagle3|medusa)$ ]]; then
-  sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 GSM8K=$(realpath "$2")
@@ -57,7 +58,7 @@ fi
 # Flags of the command. Time ends a run, not its epochs.
 own=(--rows 16 --epochs 40 --evaluations 8 --patience 8)
 case $METHOD in
-  distill) own+=(--draft models/draft --lr 1e-3) ;;
+  distill) own+=(--draft "${DRAFT:-models/draft}" --lr 1e-3) ;;
   make-eesd) own+=(--layers 2) ;;
   glide) own+=(--draft models/distilled --own-head) ;;
   eagle3) own+=(--own-head) ;;

@@ -157,7 +157,8 @@ if has dpkg-shlibdeps dpkg-dev && has file file; then
   holds nacre-worker usr/bin/nacre-draft-worker usr/bin/nacre-target-worker \
     etc/nacre/draft-worker.env etc/nacre/target-worker.env
   holds nacre-models usr/share/nacre/models/draft/model.safetensors \
-    usr/share/nacre/models/distilled/model.safetensors
+    usr/share/nacre/models/distilled/model.safetensors \
+    usr/share/nacre/models/eagle/model.safetensors
   dpkg-deb --ctrl-tarfile "$(echo "$folder"/packages/nacre-coordinator_*.deb)" |
     tar -xO ./conffiles | grep -qx /etc/nacre/gateway.env ||
     fail "gateway.env is replaced"
