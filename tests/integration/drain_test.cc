@@ -128,15 +128,29 @@ class DrainTest : public ::testing::Test {
     processes_->AwaitReady(1);
   }
 
+  std::unique_ptr<v1::Admin::Stub> Admin() const {
+    return v1::Admin::NewStub(rpc::CreateChannel(processes_->admin_address()));
+  }
+
+  // How many sessions have the target at `address`.
+  int SessionsAt(const std::string& address) const {
+    grpc::ClientContext context;
+    v1::ListSessionsResponse response;
+    const grpc::Status status = Admin()->ListSessions(&context, {}, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return static_cast<int>(std::count_if(
+        response.sessions().begin(), response.sessions().end(),
+        [&](const auto& each) { return each.target_address() == address; }));
+  }
+
   // Of a worker at `address`.
   void Drain(const std::string& address) {
-    const auto stub =
-        v1::Admin::NewStub(rpc::CreateChannel(processes_->admin_address()));
     grpc::ClientContext context;
     v1::DrainWorkerRequest request;
     request.set_address(address);
     v1::DrainWorkerResponse response;
-    const grpc::Status status = stub->DrainWorker(&context, request, &response);
+    const grpc::Status status =
+        Admin()->DrainWorker(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
   }
 
@@ -162,7 +176,11 @@ class DrainTest : public ::testing::Test {
     streams.Start(half, /*tokens=*/1);
     EXPECT_GE(service_->ServerInfo().running_requests(),
               static_cast<uint32_t>(half));
+    EXPECT_EQ(SessionsAt(address), half);
     Drain(address);
+    // It stands still: what it has no more has moved. More follows as streams
+    // of the other one end.
+    EXPECT_LE(SessionsAt(address), half - room);
     processes_->Signal(drained, SIGCONT);
     streams.Join();
     processes_->AwaitExit(drained);

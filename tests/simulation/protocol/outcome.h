@@ -58,6 +58,8 @@ struct Counts {
   int64_t full = 0;       // openings that took a target's last place
   int64_t overtaken = 0;  // requests, as often as they may be
   int64_t waiting_resumes = 0;  // resumed calls that waited with others
+  int64_t drained = 0;  // schedules that drain a target under many requests
+  int64_t moved = 0;    // openings of theirs on a second target
   // Of services whose coordinators share their workers:
   int64_t shared = 0;  // schedules
   int64_t lost_coordinators = 0;

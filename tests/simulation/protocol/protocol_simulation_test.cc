@@ -1,10 +1,11 @@
 // Random schedules of the whole service (docs/testing.md): each checks the
 // invariants of checks.h after every event.
 //
-//   protocol_simulation_test [--first=SEED] [--count=N] [--drains]
+//   protocol_simulation_test [--first=SEED] [--count=N] [--drains|--many]
 //   protocol_simulation_test --replay=SEED      one schedule, with its trace
 //
-// --drains passes over the schedules in which no worker drains.
+// --drains passes over the schedules in which no worker drains, --many over
+// those in which none drains under 12, 40 or 64 requests.
 
 #include <algorithm>
 #include <csignal>
@@ -26,6 +27,7 @@ namespace {
 uint64_t first_seed = 0;
 uint64_t num_seeds = 10'000;
 bool only_drains = false;
+bool only_many = false;
 char replay_command[64];  // of the running seed, for OnAbort
 
 Outcome RunSeed(uint64_t seed, bool keep_trace = false) {
@@ -35,7 +37,9 @@ Outcome RunSeed(uint64_t seed, bool keep_trace = false) {
   return RunSchedule(RandomSchedule(seed), keep_trace);
 }
 
-bool HasDrain(uint64_t seed) {
+bool IsChosen(uint64_t seed) {
+  if (only_many) return DrainsMany(seed);
+  if (!only_drains) return true;
   const std::vector<Fault> faults = RandomSchedule(seed).faults;
   return std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
     return fault.kind == Fault::Kind::kDrain;
@@ -53,7 +57,7 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   int failures = 0;
   uint64_t seed = first_seed;
   for (uint64_t i = 0; i < num_seeds; ++i, ++seed) {
-    while (only_drains && !HasDrain(seed)) ++seed;
+    while (!IsChosen(seed)) ++seed;
     const Outcome outcome = RunSeed(seed);
     total.Add(outcome.counts);
     if (outcome.failure.empty()) continue;
@@ -63,7 +67,7 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   std::printf("up to seed %llu: %s\n",
               static_cast<unsigned long long>(seed - 1),
               Describe(total).c_str());
-  if (num_seeds < 1000 || only_drains) return;
+  if (num_seeds < 1000 || only_drains || only_many) return;
   // The schedules exercise what they are meant to.
   const int64_t per_mille = static_cast<int64_t>(num_seeds) / 1000;
   EXPECT_GT(total.steps, 5000 * per_mille);
@@ -104,6 +108,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.held_back, 5 * per_mille);
   EXPECT_GT(total.overtaken, 4 * per_mille);
   EXPECT_GT(total.waiting_resumes, 5 * per_mille);
+  EXPECT_GT(total.drained, per_mille);
+  EXPECT_GT(total.moved, 5 * per_mille);
 }
 
 TEST(ProtocolSimulation, ASeedDecidesEverything) {
@@ -132,8 +138,8 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     absl::string_view arg = argv[i];
     uint64_t seed = 0;
-    if (arg == "--drains") {
-      only_drains = true;
+    if (arg == "--drains" || arg == "--many") {
+      (arg == "--many" ? only_many : only_drains) = true;
       continue;
     }
     const bool known = absl::ConsumePrefix(&arg, "--first=")

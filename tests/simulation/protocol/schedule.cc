@@ -139,6 +139,44 @@ void DrawOvertaking(Schedule* schedule) {
   }
 }
 
+// In some schedules a target drains under many requests, and the other one has
+// room for a quarter, half or all of its sessions.
+constexpr int kManyRequests[] = {12, 40, 64};
+
+void DrawDrainOfMany(Schedule* schedule) {
+  Random random(schedule->seed * 0xE9846AF9B1A615D5 + 53);
+  const int64_t begin_ns = 8 * schedule->hop_ns;
+  int64_t kv[2] = {0, 0};
+  int64_t longest = 0;
+  for (size_t i = 0; i < schedule->requests.size(); ++i) {
+    RequestOptions& request = schedule->requests[i];
+    coordinator::RequestSpec& spec = request.spec;
+    // Most when the targets are there: before the first one they are refused.
+    request.arrival_ns = begin_ns + random.Between(0, 2 * kMillisecond);
+    request.cancel_ns += request.cancel_ns < 0 ? 0 : begin_ns;
+    request.deadline_ns += request.deadline_ns < 0 ? 0 : begin_ns;
+    spec.numerics_id.clear();
+    const int64_t need = coordinator::KvLedger::Need(
+        static_cast<int64_t>(spec.prompt_ids.size()) + spec.max_tokens);
+    longest = std::max(longest, need);
+    kv[i % 2] += need;
+  }
+  kv[1] += coordinator::KvLedger::Need(kv[0] / random.OneOf({1, 2, 4}));
+  for (int i = 0; i < 2; ++i) {
+    WorkerOptions& worker = schedule->workers[static_cast<size_t>(i)];
+    worker.numerics = 0;
+    worker.has_little_kv = true;
+    worker.kv_capacity_tokens = std::max(kv[i], longest);
+  }
+  schedule->queue_timeout_ns = 60'000 * kMillisecond;
+  schedule->hold_without_target = true;
+  schedule->max_running = 0;
+  Fault fault;
+  fault.kind = Fault::Kind::kDrain;
+  fault.at_ns = begin_ns + random.Between(kMillisecond, 30 * kMillisecond);
+  schedule->faults = {fault};
+}
+
 WorkerOptions RandomWorker(Random& random, WorkerRole role) {
   WorkerOptions worker;
   worker.role = role;
@@ -361,6 +399,7 @@ void Crowd(Random& random, Schedule* schedule) {
 // on elsewhere. Time limits are short there, or no request reaches them once
 // faults have stopped.
 void DrawCoordinators(Schedule* schedule) {
+  if (schedule->drains_many) return;
   Random random(schedule->seed * 0xE7037ED1A0B428DB + 41);
   if (!random.Percent(Overtakes(schedule->seed) ? 50 : 10)) return;
   schedule->num_coordinators = random.OneOf({1, 2, 2, 2, 3});
@@ -413,6 +452,10 @@ void DrawFaults(Random& random, int64_t horizon_ns, Schedule* schedule) {
 
 }  // namespace
 
+bool DrainsMany(uint64_t seed) {
+  return !Overtakes(seed) && simulation::MixBits(seed * 8 + 7) % 400 == 0;
+}
+
 std::string NumericsId(int numerics) {
   return absl::StrCat("numerics", numerics);
 }
@@ -443,7 +486,9 @@ Schedule RandomSchedule(uint64_t seed) {
   schedule.worker_timeout_ns = random.OneOf(
       {20 * kMillisecond, 100 * kMillisecond, 1'000 * kMillisecond});
   schedule.tampers = random.Percent(5);
-  const int num_targets = random.OneOf({1, 1, 2, 2, 3});
+  schedule.drains_many = DrainsMany(seed);
+  const int drawn_targets = random.OneOf({1, 1, 2, 2, 3});
+  const int num_targets = schedule.drains_many ? 2 : drawn_targets;
   const int num_drafts = random.OneOf({0, 1, 1, 1, 2, 3});
   for (int i = 0; i < num_targets; ++i) {
     schedule.workers.push_back(RandomWorker(random, WorkerRole::kTarget));
@@ -454,7 +499,9 @@ Schedule RandomSchedule(uint64_t seed) {
   // Now and then a crowd that lives on what others have cached.
   const bool crowd = random.Percent(2);
   const int num_drawn = crowd ? 8 : random.OneOf({1, 1, 2, 2, 3, 4});
-  const int num_requests = Overtakes(seed) ? kOvertaking : num_drawn;
+  const int num_requests = schedule.drains_many ? kManyRequests[seed % 3]
+                           : Overtakes(seed)    ? kOvertaking
+                                                : num_drawn;
   int total_tokens = 0;
   int total_length = 0;
   int longest = 0;
@@ -497,6 +544,7 @@ Schedule RandomSchedule(uint64_t seed) {
   DrawFaults(random, horizon_ns, &schedule);
   DrawCoordinators(&schedule);
   DrawMaxRunning(&schedule);
+  if (schedule.drains_many) DrawDrainOfMany(&schedule);
   return schedule;
 }
 

@@ -110,6 +110,9 @@ struct Schedule {
   int64_t worker_timeout_ns = 0;  // a silent worker is out of service
   int64_t queue_timeout_ns = 60'000 * kMillisecond;
   bool hold_without_target = true;
+  // A target drains under many requests, and nothing else goes wrong: none may
+  // be lost.
+  bool drains_many = false;
   int max_running = 0;  // sessions of a coordinator on each target; 0: any
   // Several coordinators may share the workers, each of which grants them parts
   // of its KV by heartbeats as often as this, and clients go on elsewhere where
@@ -143,6 +146,9 @@ struct Schedule {
 };
 
 Schedule RandomSchedule(uint64_t seed);
+
+// Whether that schedule is one that drains_many.
+bool DrainsMany(uint64_t seed);
 
 // What targets of these numerics call them.
 std::string NumericsId(int numerics);

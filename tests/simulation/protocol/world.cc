@@ -68,6 +68,8 @@ void Counts::Add(const Counts& other) {
   full += other.full;
   overtaken += other.overtaken;
   waiting_resumes += other.waiting_resumes;
+  drained += other.drained;
+  moved += other.moved;
   shared += other.shared;
   lost_coordinators += other.lost_coordinators;
   resumed += other.resumed;
@@ -104,7 +106,8 @@ std::string Describe(const Counts& counts) {
       counts.limited, " schedules with a limit of sessions, ", counts.full,
       " last places taken, ", counts.overtaken,
       " requests overtaken as often as they may be, ", counts.waiting_resumes,
-      " resumed calls that waited with others; ", counts.shared,
+      " resumed calls that waited with others; ", counts.drained,
+      " drains under many requests, ", counts.moved, " moved; ", counts.shared,
       " schedules with shared workers: ", counts.lost_coordinators,
       " coordinators lost, ", counts.resumed, " calls resumed, ",
       counts.repeated, " repeated, ", counts.grants, " grants, ",
@@ -139,6 +142,7 @@ World::World(const Schedule& schedule, bool keep_trace)
     }
   }
   counts_.limited = schedule.max_running > 0 ? 1 : 0;
+  counts_.drained = schedule.drains_many ? 1 : 0;
   counts_.shared = schedule.is_shared() ? 1 : 0;
   for (int i = 0; i < schedule.num_coordinators; ++i) Restart(i);
   for (size_t i = 0; i < workers_.size(); ++i) {

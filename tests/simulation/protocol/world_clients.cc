@@ -79,6 +79,7 @@ void World::OnOpened(const SessionOnWorker& session, int numerics) {
   RequestState& request = *session.request;
   ++request.num_targets;
   request.call_targets += session.is_abandoned() ? 0 : 1;
+  if (schedule_.drains_many && request.call_targets > 1) ++counts_.moved;
   const std::string& wanted = request.options->spec.numerics_id;
   if (!wanted.empty() && wanted != NumericsId(numerics)) {
     checks_.Fail("request ", request.index, " asks for ", wanted,
@@ -249,6 +250,10 @@ void World::OnFailed(RequestState& request, const absl::Status& status,
 // Every documented end has a reason.
 bool World::HasReason(const RequestState& request, const absl::Status& status) {
   const coordinator::RequestSpec& spec = request.options->spec;
+  if (schedule_.drains_many &&
+      (absl::IsUnavailable(status) || absl::IsResourceExhausted(status))) {
+    return false;
+  }
   switch (status.code()) {
     case absl::StatusCode::kCancelled:
       return request.cancelled;
