@@ -176,6 +176,16 @@ TEST(HuggingFaceTokenizerTest, LongTextsRoundTrip) {
   }
 }
 
+// Where docs/tokenizers.md says it does.
+TEST(HuggingFaceTokenizerTest, ARunOfSpacesHasALimit) {
+  const auto tokenizer =
+      *ParseHuggingFaceTokenizer(ReadTestFile("llama3.json"));
+  const absl::Status status =
+      tokenizer->Encode(std::string(4'001'000, ' ')).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_LT(status.message().size(), 200u);
+}
+
 TEST(HuggingFaceTokenizerTest, BacktrackingPatternIsAnErrorAndNoHang) {
   json file = SmallFile();
   file["pre_tokenizer"] = json::parse(

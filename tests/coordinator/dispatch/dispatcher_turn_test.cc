@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,18 +31,26 @@ using speculation::FinishReason;
 // may hold it.
 class LockProbe {
  public:
-  ~LockProbe() {
+  ~LockProbe() { Join(); }
+  // Before the dispatcher ends.
+  void Join() {
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
   void Expect(const char* what) {
-    const auto free = std::make_shared<absl::Notification>();
-    threads_.emplace_back([this, free] {
-      (void)dispatcher->locked_ns();
-      free->Notify();
-    });
-    EXPECT_TRUE(free->WaitForNotificationWithTimeout(absl::Seconds(10)))
+    EXPECT_TRUE(Returns([this] { (void)dispatcher->locked_ns(); }))
         << what << " is called under the dispatcher's lock";
     seen.push_back(what);
+  }
+  // Whether `call` does, on a thread of its own.
+  bool Returns(std::function<void()> call,
+               absl::Duration within = absl::Seconds(10)) {
+    const auto returned = std::make_shared<absl::Notification>();
+    threads_.emplace_back([call = std::move(call), returned] {
+      call();
+      returned->Notify();
+    });
+    return returned->WaitForNotificationWithTimeout(within);
   }
   bool HasSeen(const char* what) const {
     return std::find(seen.begin(), seen.end(), what) != seen.end();
@@ -290,6 +299,36 @@ TEST(DispatcherTurnTest, NothingIsToldUnderTheLock) {
         "OnMoved", "OnVerdictsHandled", "OnFinished"}) {
     EXPECT_TRUE(probe.HasSeen(what)) << what;
   }
+}
+
+// Scrapes and lists read a board of their own.
+TEST(DispatcherTurnTest, WhoLooksDoesNotWaitForTheLock) {
+  LockProbe looks;
+  const ByteTokenizer tokenizer;
+  Dispatcher::Options options;
+  options.tokenizer = &tokenizer;
+  bool is_asked = false;
+  int num_asked = 0;
+  options.now_ns = [&]() -> int64_t {
+    if (!std::exchange(is_asked, false)) return 1000;
+    ++num_asked;
+    EXPECT_FALSE(looks.Returns([&] { (void)looks.dispatcher->locked_ns(); },
+                               absl::Milliseconds(50)))
+        << "the lock is free: this shows nothing";
+    EXPECT_TRUE(looks.Returns([&] {
+      (void)looks.dispatcher->workers();
+      (void)looks.dispatcher->sessions();
+      (void)looks.dispatcher->queued();
+      (void)looks.dispatcher->demand();
+    }));
+    return 1000;
+  };
+  Dispatcher dispatcher(options);
+  looks.dispatcher = &dispatcher;
+  is_asked = true;
+  dispatcher.Tick();  // asks for the time under its lock
+  looks.Join();
+  EXPECT_EQ(num_asked, 1);
 }
 
 // Holds a client to its word: chunks in order, one end, nothing after it.
