@@ -2,7 +2,7 @@
 // can vanish at any moment without harm. The coordinator calls it, after this
 // process has registered there:
 //
-//   nacre-draft-worker --model models/draft --coordinator 127.0.0.1:7070
+//   nacre-draft-worker --model models/draft --coordinator 127.0.0.1:50051
 //
 // Serves nacre.v1.DraftWorker, grpc.health.v1.Health and reflection on
 // --listen. SIGTERM drains: no new sessions, the open ones end, exit code 0.
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "draft_worker/draft_engine.h"
@@ -30,22 +31,9 @@ struct Borrowed {
 
 // What drafts at a target, beside its model.
 absl::Status RefuseOwnDrafts(const nacre::worker::OwnDraftFlags& own) {
-  if (!own.medusa.empty()) {
-    return absl::InvalidArgumentError(
-        "--medusa is for target workers: heads read the target's hidden "
-        "states");
-  }
-  if (!own.eagle.empty()) {
-    return absl::InvalidArgumentError(
-        "--eagle is for target workers: the draft reads the target's hidden "
-        "states");
-  }
-  if (!own.glide.empty()) {
-    return absl::InvalidArgumentError(
-        "--glide is for target workers: the draft reads the target's keys and "
-        "values");
-  }
-  return absl::OkStatus();
+  if (own.kind() == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", own.kind()->flag, " is for target workers: ", own.kind()->reads));
 }
 
 // Null: nothing is recorded.

@@ -15,6 +15,11 @@ constexpr int kNoIndex = -2;
 // become dearer from the first node on, 2 % are lost.)
 constexpr float kScarceRoom = 0.25f;
 
+// Whether any node may be expanded, and get any children.
+bool IsOpen(const TreeSpec& shape) {
+  return shape.shape == TreeShape::kChain || shape.shape == TreeShape::kBest;
+}
+
 }  // namespace
 
 DraftTree::DraftTree(int length, int num_slots) : tree_(length) {
@@ -332,18 +337,11 @@ std::vector<int> DraftTree::RanksTo(int index) const {
 }
 
 bool DraftTree::ShapeExpands(int index, const TreeSpec& shape) const {
-  switch (shape.shape) {
-    case TreeShape::kChain:
-    case TreeShape::kBest:
-      return true;
-    case TreeShape::kCape:
-      return index == Tip();
-    case TreeShape::kStatic: {
-      const absl::optional<int> node = FindStaticNode(shape, RanksTo(index));
-      return node.has_value() && HasStaticChild(shape, *node);
-    }
-    case TreeShape::kEagle2:
-      break;
+  if (IsOpen(shape)) return true;
+  if (shape.shape == TreeShape::kCape) return index == Tip();
+  if (shape.shape == TreeShape::kStatic) {
+    const absl::optional<int> node = FindStaticNode(shape, RanksTo(index));
+    return node.has_value() && HasStaticChild(shape, *node);
   }
   if (index < 0) return true;
   const TokenTree::Node& node = tree_.nodes()[index];
@@ -360,18 +358,13 @@ bool DraftTree::ShapeExpands(int index, const TreeSpec& shape) const {
 
 bool DraftTree::ShapeMakes(int parent, int rank, const Children& children,
                            const TreeSpec& shape) const {
-  switch (shape.shape) {
-    case TreeShape::kChain:
-    case TreeShape::kBest:
-      return true;
-    case TreeShape::kCape:
-      return rank < CapeWidth(std::exp2(children.log2_probabilities[0]));
-    case TreeShape::kStatic: {
-      const absl::optional<int> node = FindStaticNode(shape, RanksTo(parent));
-      return node.has_value() && HasStaticChild(shape, *node, rank);
-    }
-    case TreeShape::kEagle2:
-      break;
+  if (IsOpen(shape)) return true;
+  if (shape.shape == TreeShape::kCape) {
+    return rank < CapeWidth(std::exp2(children.log2_probabilities[0]));
+  }
+  if (shape.shape == TreeShape::kStatic) {
+    const absl::optional<int> node = FindStaticNode(shape, RanksTo(parent));
+    return node.has_value() && HasStaticChild(shape, *node, rank);
   }
   if (rank >= shape.width) return false;
   // It would not be among those that are verified.

@@ -1,11 +1,11 @@
 // The target worker: verifies with the target model; the only judge of what is
 // emitted. The coordinator calls it, after this process has registered there:
 //
-//   nacre-target-worker --model models/target --coordinator 127.0.0.1:7070
+//   nacre-target-worker --model models/target --coordinator 127.0.0.1:50051
 //
 // Serves nacre.v1.TargetWorker, nacre.v1.Tensors, grpc.health.v1.Health and
-// reflection on
-// --listen. SIGTERM drains: no new sessions, the open ones end, exit code 0.
+// reflection on --listen. SIGTERM drains: no new sessions, the open ones end,
+// exit code 0.
 
 #include <spdlog/spdlog.h>
 
@@ -16,11 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
-#include "model/eagle_model.h"
 #include "model/feature_drafter.h"
 #include "model/future_heads.h"
-#include "model/glide_model.h"
-#include "model/medusa_heads.h"
 #include "model/paced_drafts.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
@@ -53,23 +50,12 @@ void Pace(const nacre::worker::PaceOfSteps& times, int hidden_size,
 
 absl::Status LoadAhead(const nacre::worker::OwnDraftFlags& own,
                        nacre::model::LanguageModel* model, Owned* owned) {
-  if (!own.medusa.empty()) {
-    NACRE_ASSIGN_OR_RETURN(auto heads,
-                           nacre::model::MedusaHeads::Load(own.medusa, *model));
-    spdlog::info("heads: {}", heads->description());
-    owned->heads = std::move(heads);
-  }
-  if (!own.eagle.empty()) {
-    NACRE_ASSIGN_OR_RETURN(auto eagle,
-                           nacre::model::EagleModel::Load(own.eagle, model));
-    spdlog::info("draft of features: {}", eagle->description());
-    owned->drafter = std::move(eagle);
-  }
-  if (!own.glide.empty()) {
-    NACRE_ASSIGN_OR_RETURN(auto glide,
-                           nacre::model::GlideModel::Load(own.glide, *model));
-    spdlog::info("draft of keys and values: {}", glide->description());
-    owned->drafter = std::move(glide);
+  if (own.kind() != nullptr) {
+    NACRE_ASSIGN_OR_RETURN(nacre::worker::OwnDraft draft,
+                           own.kind()->load(own.path(), model));
+    spdlog::info("{}: {}", own.kind()->name, draft.description);
+    owned->heads = std::move(draft.heads);
+    owned->drafter = std::move(draft.drafter);
   }
   if (own.step_time.times.has_value()) {
     Pace(own.step_time, model->info().hidden_size, owned);

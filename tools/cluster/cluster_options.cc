@@ -45,9 +45,9 @@ void Cluster::Options::Register(FlagSet* flags) {
              "coordinators, all with the same workers");
   flags->Add("targets", "N", &targets, "target workers");
   flags->Add("drafts", "N", &drafts,
-             "draft workers; 0: no speculation, or from suffixes alone "
-             "(--suffix-drafter), heads (--medusa), features (--eagle) or "
-             "keys and values (--glide)");
+             "draft workers; 0: no speculation but what the targets draft by "
+             "themselves, from suffixes (--suffix-drafter) or beside their "
+             "model (--medusa, --eagle and others)");
   flags->Add("cpus", "LIST", &cpus,
              "cores to deal out to the workers, as in 0-3,6 (default: all)");
   flags->BeginGroup(kWorkerGroup);

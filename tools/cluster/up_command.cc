@@ -79,9 +79,7 @@ struct UpFlags {
 std::string WhatDraftsAlone(const worker::OwnDraftFlags& targets) {
   std::vector<std::string> own;
   if (targets.suffix_drafter) own.push_back("suffixes");
-  if (!targets.medusa.empty()) own.push_back("Medusa heads");
-  if (!targets.eagle.empty()) own.push_back("an EAGLE draft");
-  if (!targets.glide.empty()) own.push_back("a GliDe draft");
+  if (targets.kind() != nullptr) own.push_back(targets.kind()->name);
   if (own.empty()) return "no draft: nothing is drafted";
   return absl::StrCat("no draft: the targets draft from ",
                       absl::StrJoin(own, " and "));

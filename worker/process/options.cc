@@ -1,5 +1,6 @@
 #include "worker/process/options.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/match.h"
@@ -187,27 +188,36 @@ absl::Status SetMedusaTree(const std::string& text,
   return absl::InvalidArgumentError("not best and not static:FILE");
 }
 
-void RegisterLookers(OwnDraftFlags* own, FlagSet* flags) {
-  flags->Add("medusa", "PATH", &own->medusa,
-             "of a target worker: Medusa heads of its model to draft from, a "
-             "file of safetensors or its folder (default: none)");
+// "--a, --b and --c".
+std::string FlagsOfKinds(absl::string_view conjunction) {
+  std::string text;
+  const size_t count = OwnDraftKinds().size();
+  for (size_t i = 0; i < count; ++i) {
+    absl::StrAppend(&text,
+                    i == 0           ? ""
+                    : i + 1 == count ? absl::StrCat(" ", conjunction, " ")
+                                     : ", ",
+                    "--", OwnDraftKinds()[i].flag);
+  }
+  return text;
+}
+
+void RegisterOwnDraftKinds(OwnDraftFlags* own, FlagSet* flags) {
+  for (size_t i = 0; i < OwnDraftKinds().size(); ++i) {
+    const OwnDraftKind& kind = OwnDraftKinds()[i];
+    flags->Add(kind.flag, kind.value, &own->paths[i], kind.help);
+  }
   flags->AddParsed(
       "medusa-tree", "TREE", "best",
       [own](const std::string& text) {
         return SetMedusaTree(text, &own->medusa_tree);
       },
-      "which of their candidates may be verified: best, the likeliest; "
-      "static:FILE, those of a list of paths as published");
-  flags->Add("eagle", "DIR", &own->eagle,
-             "of a target worker, in place of heads: the folder of an EAGLE "
-             "draft of its model to draft from (default: none)");
-  flags->Add("glide", "DIR", &own->glide,
-             "of a target worker, in place of these: the folder of a GliDe "
-             "draft of its model to draft from (default: none)");
+      "which of the candidates of --medusa may be verified: best, the "
+      "likeliest; static:FILE, those of a list of paths as published");
   own->step_time.RegisterAs(
       "own-draft-step-time",
-      "of a target worker: each call of --medusa, --eagle or --glide takes at "
-      "least as long as that for its rows, by waiting",
+      absl::StrCat("of a target worker: each call of ", FlagsOfKinds("or"),
+                   " takes at least as long as that for its rows, by waiting"),
       flags);
 }
 
@@ -303,28 +313,39 @@ absl::Status ComputeFlags::Validate() const {
 
 void OwnDraftFlags::Register(FlagSet* flags) {
   RegisterSuffixes(this, flags);
-  RegisterLookers(this, flags);
+  RegisterOwnDraftKinds(this, flags);
+}
+
+const OwnDraftKind* OwnDraftFlags::kind() const {
+  const auto given =
+      std::find_if(paths.begin(), paths.end(),
+                   [](const std::string& path) { return !path.empty(); });
+  return given == paths.end()
+             ? nullptr
+             : &OwnDraftKinds()[static_cast<size_t>(given - paths.begin())];
+}
+
+const std::string& OwnDraftFlags::path() const {
+  return paths[static_cast<size_t>(kind() - OwnDraftKinds().data())];
 }
 
 absl::Status OwnDraftFlags::Validate() const {
-  if (medusa.empty() && medusa_tree != speculation::TreeShape::kBest) {
+  const OwnDraftKind* const given = kind();
+  if (medusa_tree != speculation::TreeShape::kBest &&
+      (given == nullptr || absl::string_view(given->flag) != "medusa")) {
     return absl::InvalidArgumentError(
         "--medusa-tree needs --medusa, whose candidates it is for");
   }
-  int count = 0;
-  for (const std::string* each : {&medusa, &eagle, &glide}) {
-    count += each->empty() ? 0 : 1;
-  }
-  if (count > 1) {
+  if (std::count(paths.begin(), paths.end(), "") + 1 <
+      static_cast<std::ptrdiff_t>(paths.size())) {
     return absl::InvalidArgumentError(
-        "--medusa, --eagle and --glide exclude each other: a target drafts "
-        "from one of them");
+        absl::StrCat(FlagsOfKinds("and"),
+                     " exclude each other: a target drafts from one of them"));
   }
-  if (count == 0 && step_time.times.has_value()) {
+  if (given == nullptr && step_time.times.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--own-draft-step-time ", step_time.text,
-                     " needs --medusa, --eagle or --glide, whose calls it is "
-                     "for"));
+        absl::StrCat("--own-draft-step-time ", step_time.text, " needs ",
+                     FlagsOfKinds("or"), ", whose calls it is for"));
   }
   return absl::OkStatus();
 }
@@ -345,7 +366,7 @@ void PaceOfSteps::Register(FlagSet* flags) {
              flags);
 }
 
-void PaceOfSteps::RegisterAs(const char* name, const char* help,
+void PaceOfSteps::RegisterAs(absl::string_view name, absl::string_view help,
                              FlagSet* flags) {
   flags->AddParsed(
       name, "ROWS:MS,...", "",

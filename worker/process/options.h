@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/flag_set.h"
@@ -20,6 +21,7 @@
 #include "model/kv_store.h"
 #include "speculation/tree_spec.h"
 #include "worker/engine/step_budget.h"
+#include "worker/process/own_draft_kinds.h"
 #include "worker/tensors/transports.h"
 
 namespace nacre::worker {
@@ -54,18 +56,23 @@ struct PaceOfSteps {
   // --step-time; checks its value.
   void Register(FlagSet* flags);
   // Under another name, for what `help` says.
-  void RegisterAs(const char* name, const char* help, FlagSet* flags);
+  void RegisterAs(absl::string_view name, absl::string_view help,
+                  FlagSet* flags);
 };
 
 // What a target drafts of its own: as of TargetEngine::Options.
 struct OwnDraftFlags {
   bool suffix_drafter = true;
   int64_t suffix_cache_bytes = int64_t{16} << 20;
-  std::string medusa;                 // file or folder of heads; empty: none
+  // The file or folder of each of OwnDraftKinds(); empty: none.
+  std::vector<std::string> paths;
   speculation::TreeSpec medusa_tree;  // best, or a static list
-  std::string eagle;                  // folder of an EAGLE draft; empty: none
-  std::string glide;                  // folder of a GliDe draft; empty: none
-  PaceOfSteps step_time;              // of heads and these drafts
+  PaceOfSteps step_time;              // of one of paths
+
+  OwnDraftFlags() : paths(OwnDraftKinds().size()) {}
+  // The one that was given, with its path; null: none.
+  const OwnDraftKind* kind() const;
+  const std::string& path() const;
 
   // --suffix-drafter to --own-draft-step-time; they check their values.
   void Register(FlagSet* flags);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/cpu_list.h"
 #include "common/cpu_quota.h"
 
@@ -99,7 +100,9 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_FALSE(options->own_drafts.suffix_drafter);
   EXPECT_EQ(options->own_drafts.suffix_cache_bytes, 2 << 20);
-  EXPECT_EQ(options->own_drafts.medusa, "heads");
+  ASSERT_NE(options->own_drafts.kind(), nullptr);
+  EXPECT_STREQ(options->own_drafts.kind()->flag, "medusa");
+  EXPECT_EQ(options->own_drafts.path(), "heads");
   EXPECT_EQ(options->vocabulary.target_tokenizer, "other");
   EXPECT_EQ(options->vocabulary.least_share, 0.25);
   EXPECT_EQ(options->own_drafts.medusa_tree, speculation::TreeShape::kBest);
@@ -114,18 +117,18 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->log.level, "debug");
 }
 
-TEST(WorkerOptionsTest, AnEagleDraftIsInPlaceOfHeads) {
-  const auto options =
-      ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--eagle=d"});
-  ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->own_drafts.eagle, "d");
-}
-
-TEST(WorkerOptionsTest, AGlideDraftIsInPlaceOfBoth) {
-  const auto options =
-      ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--glide=d"});
-  ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->own_drafts.glide, "d");
+TEST(WorkerOptionsTest, EachKindOfOwnDraftHasItsFlag) {
+  EXPECT_GE(OwnDraftKinds().size(), 3u);
+  for (const OwnDraftKind& kind : OwnDraftKinds()) {
+    const auto options =
+        ParseWorkerOptions({"--model=m", "--coordinator=c:7",
+                            absl::StrCat("--", kind.flag, "=d")});
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_EQ(options->own_drafts.kind(), &kind);
+    EXPECT_EQ(options->own_drafts.path(), "d");
+  }
+  const auto none = ParseWorkerOptions({"--model=m", "--coordinator=c:7"});
+  EXPECT_EQ(none->own_drafts.kind(), nullptr);
 }
 
 TEST(WorkerOptionsTest, OwnDraftsArePacedOnlyWhereThereIsOne) {
