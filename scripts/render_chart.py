@@ -3,7 +3,8 @@
 
   scripts/render_chart.py            writes tests/deploy/chart/golden/*.yaml
   scripts/render_chart.py --flags BIN  writes the chart's list of flags, of the
-                                     programs in that folder
+                                     programs in that folder, and gives those that
+                                     the schema lacks a place in it
   scripts/render_chart.py --check    compares with them, checks what is rendered
                                      against the schemas of Kubernetes, and that
                                      wrong values are refused
@@ -16,6 +17,7 @@ Needs `helm-python-sdk` (Helm's own library) and `kubernetes-validate` of PyPI:
 
 import difflib
 import hashlib
+import json
 import pathlib
 import re
 import subprocess
@@ -28,8 +30,28 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHART = ROOT / "deploy/helm/nacre"
 GOLDEN = ROOT / "tests/deploy/chart/golden"
 FLAGS = CHART / "templates/_flags.tpl"
+SCHEMA = CHART / "values.schema.json"
 PROGRAMS = {"coordinator": "nacre-coordinator", "gateway": "nacre-gateway",
             "target": "nacre-target-worker", "draft": "nacre-draft-worker"}
+# Flags that the chart sets, or that mean nothing in it: addresses, files in the
+# pod, recordings.
+OWN = {
+    "coordinator": {"tokenizer", "listen", "registry-listen", "admin-listen",
+                    "drain-timeout", "auth-tokens-file", "admin-tokens-file",
+                    "otlp-headers-file", "public-tls-cert", "public-tls-key"},
+    "gateway": {"tokenizer", "coordinator", "listen", "served-model-name",
+                "chat-template", "tokenizer-config", "auth-tokens-file", "token-file",
+                "public-tls-cert", "public-tls-key", "tls", "drain-timeout",
+                "no-ui", "admin", "admin-tokens-file"},
+    "target": {"model", "coordinator", "listen", "advertise", "drain-timeout",
+               "policy-file", "record-features", "record-hidden"},
+}
+OWN["draft"] = OWN["target"]
+EVERYWHERE = {"metrics-listen", "address-file", "metrics-address-file",
+              "registry-address-file", "admin-address-file", "log-format", "log-level",
+              "tls-cert", "tls-key", "tls-ca", "tls-client-auth", "tls-server-name",
+              "help", "version"}
+SWITCH = '{"enum": [true, false, "true", "false"]}'
 VERSIONS = [f"1.{minor}" for minor in range(29, 38)]
 # Kubernetes before it knows no image volumes, and other claims of resources.
 IMAGE_VOLUMES_SINCE = "1.31"
@@ -524,6 +546,27 @@ def flags_text(flags):
     return "\n".join([*lines, "{{- end -}}", ""])
 
 
+def schema_with_flags(text, flags):
+    """The schema's text with a place for each flag that values may set. What is new takes
+    any value (a switch true or false) until someone says its kind."""
+    schema = json.loads(text)
+    for component in PROGRAMS:
+        node, at = schema["properties"][component]["properties"]["flags"], f'"{component}": {{'
+        if "$ref" in node:
+            name = node["$ref"].rpartition("/")[2]
+            node, at = schema["definitions"][name], f'"{name}": {{'
+        known = node["allOf"][1]["properties"]
+        new = sorted(set(flags[component]) - set(known) - OWN[component] - EVERYWHERE)
+        start = text.index('"properties": {', text.index('"allOf": [', text.index(f"\n    {at}")))
+        start += len('"properties": {')
+        indent = re.match(r"\s*", text[start:])[0]
+        lines = [f'{indent}"{name}": ' + ("true," if flags[component][name] else SWITCH + ",")
+                 for name in new]
+        text = text[:start] + "".join(lines) + text[start:]
+        schema = json.loads(text)
+    return text
+
+
 def has_newer_parts(item):
     pod = item.get("spec", {}).get("template", {}).get("spec", {})
     return "resourceClaims" in pod or any("image" in one for one in pod.get("volumes", []))
@@ -620,10 +663,12 @@ def check(chart, helm):
 def main():
     if sys.argv[1:2] == ["--flags"] and len(sys.argv) == 3:
         programs = pathlib.Path(sys.argv[2])
-        FLAGS.write_text(flags_text({component: flags_of_help(programs / program)
-                                     for component, program in PROGRAMS.items()}),
-                         encoding="utf-8")
-        print(FLAGS.relative_to(ROOT))
+        flags = {component: flags_of_help(programs / program)
+                 for component, program in PROGRAMS.items()}
+        FLAGS.write_text(flags_text(flags), encoding="utf-8")
+        SCHEMA.write_text(schema_with_flags(SCHEMA.read_text(encoding="utf-8"), flags),
+                          encoding="utf-8")
+        print(FLAGS.relative_to(ROOT), SCHEMA.relative_to(ROOT), sep="\n")
         return 0
     if sys.argv[1:] not in ([], ["--check"]):
         print(__doc__)

@@ -1,5 +1,6 @@
 """The schema of the values, and the flags that it and the renders name."""
 
+import json
 import re
 import unittest
 
@@ -131,37 +132,38 @@ class SchemaTest(unittest.TestCase):
         walk(SCHEMA, VALUES, "")
 
 
-# Flags that the chart sets, or that mean nothing in it: addresses, files in the
-# pod, recordings.
-OWN = {
-    "coordinator": {"tokenizer", "listen", "registry-listen", "admin-listen",
-                    "drain-timeout", "auth-tokens-file", "admin-tokens-file",
-                    "otlp-headers-file", "public-tls-cert", "public-tls-key"},
-    "gateway": {"tokenizer", "coordinator", "listen", "served-model-name",
-                "chat-template", "tokenizer-config", "auth-tokens-file", "token-file",
-                "public-tls-cert", "public-tls-key", "tls", "drain-timeout",
-                "no-ui", "admin", "admin-tokens-file"},
-    "target": {"model", "coordinator", "listen", "advertise", "drain-timeout",
-               "policy-file", "record-features", "record-hidden"},
-}
-OWN["draft"] = OWN["target"]
-EVERYWHERE = {"metrics-listen", "address-file", "metrics-address-file",
-              "registry-address-file", "admin-address-file", "log-format", "log-level",
-              "tls-cert", "tls-key", "tls-ca", "tls-client-auth", "tls-server-name",
-              "help", "version"}
-
-
 class FlagsTest(unittest.TestCase):
     def test_the_schema_leaves_no_flag_out(self):
         for component, program in PROGRAMS.items():
             left_out = (set(golden.flags_of_help(program)) - schema_flags(component)
-                        - OWN[component] - EVERYWHERE)
-            self.assertEqual(left_out, set(), f"{component}.flags: {program} has them")
+                        - render_chart.OWN[component] - render_chart.EVERYWHERE)
+            self.assertEqual(left_out, set(),
+                             f"{component}.flags: {program} has them, "
+                             "run scripts/render_chart.py --flags build/bin")
 
     def test_the_schema_names_flags_of_the_programs(self):
         for component, program in PROGRAMS.items():
             unknown = schema_flags(component) - set(golden.flags_of_help(program))
             self.assertEqual(unknown, set(), f"{component}.flags: no flags of {program}")
+
+    def test_a_new_flag_gets_its_place_in_the_schema(self):
+        text = render_chart.SCHEMA.read_text(encoding="utf-8")
+        flags = {component: golden.flags_of_help(program)
+                 for component, program in PROGRAMS.items()}
+        self.assertEqual(render_chart.schema_with_flags(text, flags), text)
+        for component in ("target", "draft"):
+            flags[component] = {**flags[component], "new-one": True, "listen": True}
+        flags["gateway"] = {**flags["gateway"], "another": False}
+        flags["coordinator"] = {**flags["coordinator"], "third": True}
+        schema = json.loads(render_chart.schema_with_flags(text, flags))
+        definitions, parts = schema["definitions"], schema["properties"]
+        worker = definitions["workerFlags"]["allOf"][1]["properties"]
+        self.assertIs(worker.pop("new-one"), True)
+        gateway = parts["gateway"]["properties"]["flags"]["allOf"][1]["properties"]
+        self.assertIn(False, gateway.pop("another")["enum"])
+        coordinator = parts["coordinator"]["properties"]["flags"]["allOf"][1]["properties"]
+        self.assertIs(coordinator.pop("third"), True)
+        self.assertEqual(schema, json.loads(text))
 
     def test_the_list_of_flags_is_the_programs(self):
         # What extraArgs and extraEnv may name.
