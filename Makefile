@@ -8,8 +8,8 @@ PROGRAMS := nacre nacre-coordinator nacre-gateway nacre-draft-worker \
 	nacre-target-worker
 # Tests that take minutes (`make slow`) or need a GPU stay out of `make test`.
 SKIPPED_LABELS := slow|cuda
-# Two at a time by default: the engine tests start threads of their own.
-TEST_JOBS ?= $(JOBS)
+# Twice the cores: a service under test waits much. It counts as two tests.
+TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart build test slow bench bench-gpu gpu-bundle package \
