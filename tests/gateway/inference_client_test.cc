@@ -499,10 +499,14 @@ TEST(InferenceClientTest, ACutAnswerDoesNotWaitForItsCheckpointOrInVain) {
     options.poll_period = options.resume_period = absl::Milliseconds(1);
     const bool waits = field == std::string("resume.numerics_id");
     options.resume_timeout =
-        waits ? absl::Milliseconds(20) : absl::InfiniteDuration();
+        waits ? absl::Milliseconds(200) : absl::InfiniteDuration();
     InferenceClient client(options, &loop);
     const Said said = Ask(&client, &loop);
-    EXPECT_EQ(said.status, rpc::FromGrpcStatus(NoSuchTarget(field)));
+    // A machine may be so busy that its time is over before the second call.
+    const bool asked_again = !waits || calls > 1;
+    EXPECT_EQ(said.status, asked_again
+                               ? rpc::FromGrpcStatus(NoSuchTarget(field))
+                               : absl::UnavailableError("gone"));
     EXPECT_EQ(said.text, "a");
     if (!waits) {
       EXPECT_EQ(calls, 2);
