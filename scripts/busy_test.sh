@@ -9,8 +9,8 @@
 #   CTEST_ARGUMENT   chooses tests, as in `-- --tests-regex storm`
 #
 #   NACRE_BUSY_LOOPS   how many loops run beside the tests (4)
-#   BUILD, TEST_JOBS   as for make: the tree (build) and the tests at once (the
-#                      number of cores)
+#   BUILD, TEST_JOBS   as for make: the tree (build) and the tests at once (twice
+#                      the number of cores)
 #
 # Says which tests failed in which run. Exit status: 0 where each run passed, 1
 # where a test failed, 2 where nothing could be run.
@@ -46,7 +46,7 @@ fi
 
 cd "$(dirname "$0")/.." || exit 2
 build=${BUILD:-build}
-jobs=${TEST_JOBS:-$(nproc)}
+jobs=${TEST_JOBS:-$((2 * $(nproc)))}
 loops=${NACRE_BUSY_LOOPS:-4}
 if [[ ! -f $build/CTestTestfile.cmake ]]; then
   echo "$build holds no tests: run make test first" >&2

@@ -343,6 +343,7 @@ bool DraftTree::ShapeExpands(int index, const TreeSpec& shape) const {
     const absl::optional<int> node = FindStaticNode(shape, RanksTo(index));
     return node.has_value() && HasStaticChild(shape, *node);
   }
+  NACRE_CHECK(shape.shape == TreeShape::kEagle2, "a shape of these");
   if (index < 0) return true;
   const TokenTree::Node& node = tree_.nodes()[index];
   if (node.depth >= shape.depth) return false;
@@ -366,6 +367,7 @@ bool DraftTree::ShapeMakes(int parent, int rank, const Children& children,
     const absl::optional<int> node = FindStaticNode(shape, RanksTo(parent));
     return node.has_value() && HasStaticChild(shape, *node, rank);
   }
+  NACRE_CHECK(shape.shape == TreeShape::kEagle2, "a shape of these");
   if (rank >= shape.width) return false;
   // It would not be among those that are verified.
   const float score = (parent < 0 ? 0 : tree_.nodes()[parent].path_score) +

@@ -165,6 +165,9 @@ DraftPlan AsyncLeads(double alpha, const Gates& gates, int window,
         std::clamp(gates.after_mismatch + *first, 1,
                    std::max(leads.lead_after_mismatch, 1));
   }
+  // Wide windows and long round trips ask for more than a draft may do.
+  leads.lead_in_flow = std::min(leads.lead_in_flow, kMaxLead);
+  leads.lead_after_mismatch = std::min(leads.lead_after_mismatch, kMaxLead);
   return leads;
 }
 

@@ -176,11 +176,12 @@ class DrainTest : public ::testing::Test {
     streams.Start(half, /*tokens=*/1);
     EXPECT_GE(service_->ServerInfo().running_requests(),
               static_cast<uint32_t>(half));
-    EXPECT_EQ(SessionsAt(address), half);
+    const int there = SessionsAt(address);
+    EXPECT_GT(there, 0);
     Drain(address);
     // It stands still: what it has no more has moved. More follows as streams
     // of the other one end.
-    EXPECT_LE(SessionsAt(address), half - room);
+    EXPECT_LE(SessionsAt(address), std::max(0, there - room));
     processes_->Signal(drained, SIGCONT);
     streams.Join();
     processes_->AwaitExit(drained);

@@ -316,6 +316,25 @@ TEST_F(PlanTest, OnALongWayTheTargetWaitsInFlowForTokensUnderWay) {
   EXPECT_EQ(MakePlan(inputs).target.gate_in_flow, 0);
 }
 
+TEST_F(PlanTest, NoDraftIsAskedForMoreThanItMayDo) {
+  int num_longest = 0;
+  for (const double alpha : {0.3, 0.6, 0.8, 0.9, 0.95}) {
+    for (const double hop_ns : {1e6, 2e6, 4e6}) {
+      for (const int window : {4, 16, 32, kMaxWindow}) {
+        PlanInputs inputs = Inputs(Method::kAsync, 4e6, alpha);
+        inputs.costs.hop_ns = hop_ns;
+        inputs.costs.draft_token_ns = 0.03e6;
+        inputs.window = window;
+        const DraftPlan draft = MakePlan(inputs).draft;
+        EXPECT_LE(draft.lead_after_mismatch, kMaxLead);
+        EXPECT_LE(draft.lead_in_flow, kMaxLead);
+        num_longest += draft.lead_after_mismatch == kMaxLead ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(num_longest, 0);
+}
+
 TEST_F(PlanTest, NobodyWaitsForTokensAtATargetThatOthersKeepBusy) {
   PlanInputs inputs = Inputs(Method::kAsync, 10e6, 0.9);
   inputs.costs.hop_ns = 0.0;

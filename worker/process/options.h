@@ -70,8 +70,9 @@ struct OwnDraftFlags {
   PaceOfSteps step_time;              // of one of paths
 
   OwnDraftFlags() : paths(OwnDraftKinds().size()) {}
-  // The one that was given, with its path; null: none.
+  // The one that was given; null: none.
   const OwnDraftKind* kind() const;
+  // Its path. Requires: there is one.
   const std::string& path() const;
 
   // --suffix-drafter to --own-draft-step-time; they check their values.

@@ -44,7 +44,7 @@ class LockProbe {
   }
   // Whether `call` does, on a thread of its own.
   bool Returns(std::function<void()> call,
-               absl::Duration within = absl::Seconds(10)) {
+               absl::Duration within = absl::Minutes(1)) {
     const auto returned = std::make_shared<absl::Notification>();
     threads_.emplace_back([call = std::move(call), returned] {
       call();

@@ -139,8 +139,8 @@ void DrawOvertaking(Schedule* schedule) {
   }
 }
 
-// In some schedules a target drains under many requests, and the other one has
-// room for a quarter, half or all of its sessions.
+// In some schedules a target drains under many requests. The other one has room
+// for a quarter, half or all of what half of the requests need.
 constexpr int kManyRequests[] = {12, 40, 64};
 
 void DrawDrainOfMany(Schedule* schedule) {
@@ -173,7 +173,7 @@ void DrawDrainOfMany(Schedule* schedule) {
   schedule->max_running = 0;
   Fault fault;
   fault.kind = Fault::Kind::kDrain;
-  fault.at_ns = begin_ns + random.Between(kMillisecond, 30 * kMillisecond);
+  fault.at_ns = begin_ns + random.Between(4 * kMillisecond, 30 * kMillisecond);
   schedule->faults = {fault};
 }
 
@@ -499,7 +499,7 @@ Schedule RandomSchedule(uint64_t seed) {
   // Now and then a crowd that lives on what others have cached.
   const bool crowd = random.Percent(2);
   const int num_drawn = crowd ? 8 : random.OneOf({1, 1, 2, 2, 3, 4});
-  const int num_requests = schedule.drains_many ? kManyRequests[seed % 3]
+  const int num_requests = schedule.drains_many ? kManyRequests[seed / 3 % 3]
                            : Overtakes(seed)    ? kOvertaking
                                                 : num_drawn;
   int total_tokens = 0;

@@ -150,7 +150,7 @@ World::World(const Schedule& schedule, bool keep_trace)
     Process& process = AddProcess(schedule.workers[i].role);
     StartProcess(process);
     // Most are there before the requests.
-    if (random_.Percent(85)) {
+    if (random_.Percent(85) || schedule.drains_many) {
       AttachWorker(process);
     } else {
       AtProcess(now_ns() + random_.Between(0, 30 * kMillisecond), process,

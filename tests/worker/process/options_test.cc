@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "common/cpu_list.h"
 #include "common/cpu_quota.h"
 
@@ -115,20 +114,6 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->metrics_address_file, "b");
   EXPECT_EQ(options->log.format, "json");
   EXPECT_EQ(options->log.level, "debug");
-}
-
-TEST(WorkerOptionsTest, EachKindOfOwnDraftHasItsFlag) {
-  EXPECT_GE(OwnDraftKinds().size(), 3u);
-  for (const OwnDraftKind& kind : OwnDraftKinds()) {
-    const auto options =
-        ParseWorkerOptions({"--model=m", "--coordinator=c:7",
-                            absl::StrCat("--", kind.flag, "=d")});
-    ASSERT_TRUE(options.ok()) << options.status();
-    EXPECT_EQ(options->own_drafts.kind(), &kind);
-    EXPECT_EQ(options->own_drafts.path(), "d");
-  }
-  const auto none = ParseWorkerOptions({"--model=m", "--coordinator=c:7"});
-  EXPECT_EQ(none->own_drafts.kind(), nullptr);
 }
 
 TEST(WorkerOptionsTest, OwnDraftsArePacedOnlyWhereThereIsOne) {
