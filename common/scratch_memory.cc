@@ -55,6 +55,9 @@ absl::StatusOr<std::unique_ptr<ScratchMemory>> ScratchMemory::Create(
   int fd = -1;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   if (!dir.empty()) {
+    // To take room that is not there fills the disk before it fails, and takes
+    // it from others meanwhile.
+    if (absl::Status status = Check(bytes, dir); !status.ok()) return status;
     fd = OpenNameless(dir);
     if (fd < 0) return NoFileIn(dir);
     if (absl::Status status = TakeRoom(fd, bytes, dir); !status.ok()) {

@@ -43,7 +43,10 @@ class MappedFileTest : public ::testing::Test {
   MappedFileTest() {
     std::string text(kBytes, '\0');
     for (size_t i = 0; i < kBytes; ++i) text[i] = ByteAt(i);
-    std::ofstream(path_, std::ios::binary) << text;
+    std::ofstream file(path_, std::ios::binary);
+    file << text;
+    file.close();
+    EXPECT_TRUE(file) << "could not write " << path_;
     file_ = *MappedFile::Open(path_);
   }
   ~MappedFileTest() override { std::remove(path_.c_str()); }
