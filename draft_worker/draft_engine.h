@@ -8,7 +8,8 @@
 //   step_planner.h   which rows are fed
 //   row_drafter.h    which tokens their proposals give
 //
-// and beside it open_session.h and hidden_reader.h.
+// and beside it open_session.h, and what comes of the target: hidden_reader.h
+// and kv_reader.h.
 //
 // What it has in common with the target's, threads included:
 // worker/engine/session_engine.h.
@@ -25,6 +26,7 @@
 #include "absl/types/span.h"
 #include "draft_worker/draft_messages.h"
 #include "draft_worker/hidden_reader.h"
+#include "draft_worker/kv_reader.h"
 #include "draft_worker/policy_library.h"
 #include "draft_worker/row_drafter.h"
 #include "draft_worker/score_calibrations.h"
@@ -85,8 +87,12 @@ class DraftEngine final
     return tap_ == nullptr && drafter_->traits().ranks_children;
   }
 
-  // What became of the target's hidden states. Any thread may ask.
-  worker::TensorUse tensor_use() const { return hidden_.use(); }
+  // What became of the target's tensors. Any thread may ask.
+  worker::TensorUse tensor_use() const {
+    worker::TensorUse use = hidden_.use();
+    use.stale += kv_.num_stale();
+    return use;
+  }
 
  private:
   // The drafter is taken out of `options` before the rest is moved.
@@ -142,6 +148,7 @@ class DraftEngine final
   PolicyLibrary no_files_;
   ScoreCalibrations calibrations_;
   HiddenReader hidden_;
+  KvReader kv_;
   StepPlanner planner_;
   RowDrafter row_drafter_;
   absl::Span<const model::Proposal> proposals_;  // of the step being run

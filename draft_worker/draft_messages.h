@@ -17,9 +17,9 @@ using wire::OpenDraft;
 
 // Values straight from a peer: the engine checks them.
 struct DraftCommands : worker::FromStream<wire::DraftCommands> {
-  // Of no stream: the targets' hidden states, and channels that bring no more.
-  std::vector<worker::ReceivedTensor> hidden;
-  std::vector<uint64_t> hidden_lost;
+  // Of no stream: the targets' tensors, and channels that bring no more.
+  std::vector<worker::ReceivedTensor> tensors;
+  std::vector<uint64_t> tensors_lost;
 };
 
 }  // namespace nacre::draft_worker

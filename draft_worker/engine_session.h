@@ -5,6 +5,7 @@
 #ifndef DRAFT_WORKER_ENGINE_SESSION_H_
 #define DRAFT_WORKER_ENGINE_SESSION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "draft_worker/hidden_states.h"
+#include "draft_worker/kv_reader.h"
 #include "draft_worker/length_control.h"
 #include "draft_worker/ratio_draw.h"
 #include "model/language_model.h"
@@ -55,6 +57,7 @@ struct EngineSession : worker::EngineSession {
   bool touched = true;              // by a command, since its last stop notice
   absl::optional<RatioDraw> ratio;  // where the ratio test verifies
   absl::optional<HiddenStates> hidden;  // while its policy gets them
+  absl::optional<SeenTarget> seen;      // of a drafter that reads its target
 
   // Its part of the step being run.
   bool drafts = false;
@@ -75,6 +78,15 @@ struct EngineSession : worker::EngineSession {
   }
   // Tokens whose KV is missing, the last one left out: that is fed to draft.
   int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }
+  // Of those how many may be fed now.
+  int feedable_rows() const {
+    const int rows = unfed_rows();
+    return seen.has_value() ? std::min(rows, seen->MayFeed(sequence->length()))
+                            : rows;
+  }
+  const model::TargetSequence* seen_rows() const {
+    return seen.has_value() ? seen->rows.get() : nullptr;
+  }
   // How many nodes the step expands of it: proposals it gets.
   size_t num_nodes() const {
     return drafts && schedule.tree() != nullptr ? tree_rows.size() : 1;

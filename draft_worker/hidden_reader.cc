@@ -7,9 +7,9 @@
 
 namespace nacre::draft_worker {
 
-HiddenReader::HiddenReader(Parts parts, HiddenSink::Push push)
+HiddenReader::HiddenReader(Parts parts, TensorInbox::Push push)
     : parts_(std::move(parts)),
-      sink_(std::make_shared<HiddenSink>(std::move(push))) {}
+      inbox_(std::make_shared<TensorInbox>(std::move(push))) {}
 
 bool HiddenReader::CanRead(const OpenDraft& open) const {
   // A channel is one session's.
@@ -27,7 +27,7 @@ void HiddenReader::Subscribe(Session& session, OpenDraft& open) {
   by_channel_[open.hidden_channel] = &session;
   parts_.tensors->Subscribe({std::move(open.hidden_address),
                              open.hidden_channel, static_cast<size_t>(size),
-                             sink_});
+                             inbox_});
 }
 
 void HiddenReader::Unsubscribe(Session& session) {

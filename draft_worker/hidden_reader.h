@@ -2,7 +2,7 @@
 // which sessions are subscribed, and what came for each.
 //
 // Owned by the engine, used by its thread. What the transport's threads bring
-// goes through the engine's inbox (hidden_sink.h).
+// goes through the engine's inbox (tensor_inbox.h).
 
 #ifndef DRAFT_WORKER_HIDDEN_READER_H_
 #define DRAFT_WORKER_HIDDEN_READER_H_
@@ -14,7 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "draft_worker/draft_messages.h"
-#include "draft_worker/hidden_sink.h"
+#include "draft_worker/tensor_inbox.h"
 #include "worker/engine/clock.h"
 #include "worker/engine/event_outbox.h"
 #include "worker/engine/session_accounts.h"
@@ -34,8 +34,8 @@ class HiddenReader {
     worker::EventOutbox<DraftEvents>* events = nullptr;
     worker::Clock now_ns;
   };
-  HiddenReader(Parts parts, HiddenSink::Push push);
-  ~HiddenReader() { sink_->Detach(); }
+  HiddenReader(Parts parts, TensorInbox::Push push);
+  ~HiddenReader() { inbox_->Detach(); }
   HiddenReader(const HiddenReader&) = delete;
   HiddenReader& operator=(const HiddenReader&) = delete;
 
@@ -65,7 +65,7 @@ class HiddenReader {
   std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> stale_{0};
   std::atomic<int64_t> lag_ns_{0};
-  const std::shared_ptr<HiddenSink> sink_;  // outlives this in calls to it
+  const std::shared_ptr<TensorInbox> inbox_;  // outlives this in calls to it
 };
 
 }  // namespace nacre::draft_worker

@@ -44,7 +44,10 @@ void StepPlanner::PlanDrafts(int64_t now_ns, worker::StepOutcome* outcome) {
       parts_.accounts->TakeOver(session, session.settled());
       if (session.takes_over) outcome->deadline_ns = now_ns;
     }
-    if (session.unfed_rows() <= 0) session.prefilled = true;
+    if (session.unfed_rows() <= 0 &&
+        (!session.seen.has_value() || !session.seen->waits)) {
+      session.prefilled = true;
+    }
     prefilling = prefilling || session.prefills();
   }
   const int max_rows = budget_.DecodeRows(prefilling);
@@ -84,9 +87,11 @@ void StepPlanner::PlanPrefills() {
   std::vector<worker::Prefill> prompts;
   for (Session& session : sessions_) {
     if (!session.prefills() || session.takes_over) continue;
+    const int rows = session.feedable_rows();
+    if (rows <= 0) continue;  // until its target's rows have come
     prefilling.push_back(&session);
     prompts.push_back(
-        {session.settled(), session.sequence->length(), session.unfed_rows()});
+        {session.settled(), session.sequence->length(), rows});
   }
   if (prefilling.empty()) return;
   // One that waits for its verdict will want its next step soon.
@@ -107,6 +112,7 @@ void StepPlanner::AddRows(Session& session, int rows, bool drafts) {
   const std::vector<int32_t>& tokens = session.schedule.tokens();
   model::DraftRows node;
   node.sequence = session.sequence.get();
+  node.target = session.seen_rows();
   // Commits that arrive during the forward are applied after it: the span stays
   // valid.
   node.token_ids =
@@ -161,6 +167,7 @@ void StepPlanner::AddTreeRows(Session& session, int max_rows) {
     const DraftTree::Row& row = session.tree_rows[i];
     model::DraftRows node;
     node.sequence = session.sequence.get();
+    node.target = session.seen_rows();
     if (row.slot < 0) {
       node.token_ids =
           absl::MakeConstSpan(tokens).subspan(session.sequence->length());

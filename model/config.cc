@@ -13,6 +13,7 @@
 #include "common/mapped_file.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/attention.h"
+#include "model/config_cross.h"
 #include "model/config_fields.h"
 #include "model/config_rope.h"
 #include "model/families.h"
@@ -464,7 +465,9 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
-  NACRE_ASSIGN_OR_RETURN(const Json json, ParseObject(config_json));
+  NACRE_ASSIGN_OR_RETURN(Json json, ParseObject(config_json));
+  // Their architecture has a name of its own, "smallLlamaForCausalLM".
+  if (HasCross(json)) json["architectures"] = {"LlamaForCausalLM"};
   NACRE_ASSIGN_OR_RETURN(const Family* const family, ReadFamily(json));
   NACRE_RETURN_IF_ERROR(ParseQuantization(json).status());
   ModelConfig config;
@@ -486,6 +489,9 @@ absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_RETURN_IF_ERROR(ParseRope(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseWindows(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseEos(json, &config));
+  if (HasCross(json)) {
+    NACRE_ASSIGN_OR_RETURN(config.cross, ParseCross(json));
+  }
   return config;
 }
 

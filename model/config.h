@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 
 namespace nacre::model {
 
@@ -90,6 +91,21 @@ struct ExpertOptions {
   std::vector<bool> dense_layers;  // which have none; empty: none of them
 };
 
+// Of a draft whose layers also attend to what its target has kept, the last
+// layer to the target's last, and so on.
+struct CrossOptions {
+  int num_heads = 0;            // of the target's queries
+  int num_key_value_heads = 0;  // divides num_heads
+  int head_dim = 0;
+  int max_depth = 0;  // tokens that it was trained to say after the newest keys
+  std::string target_fingerprint;  // that it was made for; empty: not known
+
+  // Numbers of one position: keys and values of so many layers.
+  int row_size(int num_layers) const {
+    return num_layers * 2 * num_key_value_heads * head_dim;
+  }
+};
+
 struct ModelConfig {
   std::string architecture;  // of model/families.h
   int hidden_size = 0;
@@ -113,6 +129,7 @@ struct ModelConfig {
   SoftCaps soft_caps;
   WindowOptions windows;
   ExpertOptions experts;
+  absl::optional<CrossOptions> cross;
   std::vector<int32_t> eos_token_ids;  // ascending, in [0, vocab_size)
 
   int q_size() const { return num_attention_heads * head_dim; }

@@ -11,6 +11,8 @@
 namespace nacre::model {
 namespace {
 
+constexpr char kCardName[] = "nacre_draft.json";
+
 namespace fs = std::filesystem;
 
 constexpr int64_t kMaxJsonBytes = 1 << 20;
@@ -59,17 +61,20 @@ absl::StatusOr<Json> ReadDraftObject(const std::string& folder,
   return ParseJsonObject(*text, path);
 }
 
+absl::StatusOr<std::string> DraftTargetFingerprint(
+    const std::string& folder, const std::string& fallback) {
+  NACRE_ASSIGN_OR_RETURN(const Json draft, ReadDraftObject(folder, kCardName));
+  return StringFieldOr(draft, "target_fingerprint", fallback,
+                       PathIn(folder, kCardName));
+}
+
 absl::Status CheckDraftFingerprint(const std::string& folder,
                                    const ModelInfo& info) {
-  constexpr char kName[] = "nacre_draft.json";
-  const std::string path = PathIn(folder, kName);
-  NACRE_ASSIGN_OR_RETURN(const Json draft, ReadDraftObject(folder, kName));
-  NACRE_ASSIGN_OR_RETURN(
-      const std::string target,
-      StringFieldOr(draft, "target_fingerprint", info.fingerprint, path));
+  NACRE_ASSIGN_OR_RETURN(const std::string target,
+                         DraftTargetFingerprint(folder, info.fingerprint));
   if (target == info.fingerprint) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": the draft is of the target ", ShownTensorName(target),
+      PathIn(folder, kCardName), ": the draft is of the target ", ShownTensorName(target),
       ", the model here is ", info.fingerprint));
 }
 

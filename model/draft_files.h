@@ -32,6 +32,11 @@ std::string DraftFolder(const std::string& path);
 absl::StatusOr<Json> ReadDraftObject(const std::string& folder,
                                      const std::string& name);
 
+// "target_fingerprint" of the folder's nacre_draft.json; `fallback` where there
+// is none. INVALID_ARGUMENT: it is no string, or the file no object.
+absl::StatusOr<std::string> DraftTargetFingerprint(const std::string& folder,
+                                                   const std::string& fallback);
+
 // INVALID_ARGUMENT where the folder's nacre_draft.json names another
 // "target_fingerprint" than the model's.
 absl::Status CheckDraftFingerprint(const std::string& folder,

@@ -70,6 +70,9 @@ struct DraftRows {
   // with this mark, in this order and nothing else. The drafter may start it
   // early; no output depends on it.
   bool goes_on = false;
+  // Of a drafter that reads its target's keys and values: what it can see of
+  // them. The same for all nodes of a sequence.
+  const TargetSequence* target = nullptr;
 };
 
 // What one call says of one node.
@@ -97,6 +100,13 @@ class Drafter {
       int max_length, int num_slots, absl::Span<const int32_t> token_ids) {
     if (num_slots == 0) return NewSequenceWithPrefix(max_length, token_ids);
     return absl::InvalidArgumentError("slots of a drafter that has none");
+  }
+  // As of LanguageModel.
+  virtual const TargetRowShape* reads_target() const { return nullptr; }
+  virtual absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
+      int max_length) {
+    static_cast<void>(max_length);
+    return absl::UnimplementedError("a drafter that reads no target");
   }
   virtual int shared_block_size() const { return 0; }
   virtual int blocks_brought_at_once() const { return 0; }

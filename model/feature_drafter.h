@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "model/cross_attention.h"
 #include "model/feature_tap.h"
 #include "model/language_model.h"
 
@@ -30,14 +31,6 @@ class FeatureSequence {
   virtual int length() const = 0;
   // Forgets all of them.
   virtual void Clear() = 0;
-};
-
-// Where the target's keys and values of a text lie in KeptKv: positions
-// 0..length-1. Fewer than the text has make what a row sees shorter, never
-// wrong.
-struct TargetKv {
-  const int32_t* table = nullptr;  // as RowContext::block_table; null if empty
-  int length = 0;
 };
 
 // Rows of one sequence: those that are text first, as its rows length() and on,

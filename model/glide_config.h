@@ -1,12 +1,6 @@
-// What the config.json of a GliDe draft says (arXiv:2402.02082): a Llama's
-// fields, and beside them
-//
-//   large_num_attention_heads  of the target, that its cross attention asks for
-//   large_head_dim             likewise; absent: large_hidden_size over those
-//   block_size                 tokens that it was trained to say after the
-//                              target's newest keys; absent: 5
-//
-// A draft of m layers reads the target's last m, each the one of its place.
+// What the config.json of a GliDe draft (config_cross.h) says, held against the
+// target that it runs beside. A draft of m layers reads the target's last m,
+// each the one of its place.
 //
 // Pure.
 
@@ -24,9 +18,6 @@
 namespace nacre::model {
 
 struct GlideConfig {
-  static constexpr int kMaxDepth = 64;
-  static constexpr double kCrossRopeTheta = 10000;
-
   ModelConfig llama;  // all but its cross attention
   // Of its cross attention only the heads and how their queries turn.
   ModelConfig cross;

@@ -1,25 +1,15 @@
 #include "model/glide_model.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/optional.h"
-#include "common/check.h"
 #include "common/status_macros.h"
 #include "model/draft_files.h"
 
 namespace nacre::model {
-
-void GlideModel::Views::Clear() {
-  runs.clear();
-  contexts.clear();
-  cos.clear();
-  sin.clear();
-}
 
 GlideModel::GlideModel(GlideConfig config, GlideWeights weights,
                        const KeptKv& kv, kernels::Backend* backend)
@@ -28,7 +18,7 @@ GlideModel::GlideModel(GlideConfig config, GlideWeights weights,
       kv_(kv),
       backend_(backend),
       step_(config_.llama, backend),
-      cross_rope_(config_.cross) {}
+      cross_(config_.cross, backend) {}
 
 absl::StatusOr<std::unique_ptr<GlideModel>> GlideModel::Load(
     const std::string& path, const LanguageModel& model) {
@@ -75,69 +65,20 @@ absl::StatusOr<std::unique_ptr<FeatureSequence>> GlideModel::NewSequence(
     int max_length, int num_slots) {
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> kv,
                          step_.Reserve(max_length, num_slots));
-  cross_rope_.Reserve(max_length + num_slots);
+  cross_.Reserve(max_length + num_slots);
   return std::make_unique<OwnKvSequence>(std::move(kv));
 }
 
-void GlideModel::AddView(const TargetKv& target, int position) {
-  cross_rope_.Extend(position);
-  const absl::Span<const float> cos = cross_rope_.Cos(position);
-  const absl::Span<const float> sin = cross_rope_.Sin(position);
-  views_.cos.insert(views_.cos.end(), cos.begin(), cos.end());
-  views_.sin.insert(views_.sin.end(), sin.begin(), sin.end());
-  // The target's own row of this position is computed later, or never.
-  const int seen = std::min(position, target.length);
-  const size_t row = views_.contexts.size();
-  views_.contexts.push_back({target.table, seen - 1});
-  if (seen == 0) return;
-  NACRE_CHECK(target.table != nullptr, "a target's keys without a table");
-  std::vector<Views::Run>& runs = views_.runs;
-  if (runs.empty() || runs.back().first + runs.back().count != row) {
-    runs.push_back({row, 0});
-  }
-  ++runs.back().count;
-}
-
 void GlideModel::AddViews(absl::Span<const FeatureRows> batch) {
-  views_.Clear();
+  cross_.Clear();
   for (const FeatureRows& rows : batch) {
     const int next = rows.first_position + rows.sequence->length();
     const int positions = static_cast<int>(NumPositions(rows));
-    for (int i = 0; i < positions; ++i) AddView(rows.target, next + i);
+    for (int i = 0; i < positions; ++i) cross_.Add(rows.target, next + i);
     for (const TreeNode& node : rows.nodes) {
-      AddView(rows.target, rows.first_position + node.position);
+      cross_.Add(rows.target, rows.first_position + node.position);
     }
   }
-}
-
-void GlideModel::RunCross(size_t layer) {
-  Activations& a = *step_.activations();
-  const int rows = step_.rows().size();
-  const int heads = config_.cross.num_attention_heads;
-  const int head_dim = config_.cross.head_dim;
-  const int size = config_.cross.q_size();
-  const size_t width = static_cast<size_t>(size);
-  const GlideWeights::Cross& weights = weights_.cross[layer];
-  queries_.resize(static_cast<size_t>(rows) * width);
-  backend_->MatMul(a.attended->f32(), rows, *weights.q, queries_.data());
-  backend_->Rope(queries_.data(), rows, size, heads, head_dim,
-                 views_.cos.data(), views_.sin.data());
-  // What sees nothing finds nothing.
-  found_.assign(queries_.size(), 0);
-  const kernels::AttentionRule rule(
-      static_cast<float>(1.0 / std::sqrt(double{1} * head_dim)));
-  const kernels::KvLayer& kv =
-      kv_.layers[static_cast<size_t>(config_.taps[layer].layer)];
-  for (const Views::Run& run : views_.runs) {
-    backend_->Attention(
-        queries_.data() + run.first * width, size, heads, rule,
-        absl::MakeConstSpan(views_.contexts).subspan(run.first, run.count), kv,
-        found_.data() + run.first * width);
-  }
-  backend_->MatMul(found_.data(), rows, *weights.o, a.normed->f32());
-  backend_->AddInPlace(a.attended->f32(), a.normed->f32(),
-                       static_cast<size_t>(rows) *
-                           static_cast<size_t>(config_.llama.hidden_size));
 }
 
 void GlideModel::RunHead() {
@@ -167,7 +108,9 @@ absl::StatusOr<absl::Span<const float>> GlideModel::Forward(
       const LayerWeights& layer = weights_.llama.layers[i];
       const int index = static_cast<int>(i);
       runner.RunAttention(layer, index, step_.kv(index));
-      RunCross(i);
+      cross_.Run(weights_.cross[i],
+                 kv_.layers[static_cast<size_t>(config_.taps[i].layer)],
+                 config_.llama.hidden_size, step_.activations());
       runner.RunFeedForward(layer, index);
     }
     if (step_.rows().num_logit_rows() > 0) RunHead();

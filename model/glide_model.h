@@ -23,12 +23,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "model/cross_attention.h"
 #include "model/feature_drafter.h"
 #include "model/feature_step.h"
 #include "model/glide_config.h"
 #include "model/glide_weights.h"
 #include "model/language_model.h"
-#include "model/rope.h"
 
 namespace nacre::model {
 
@@ -61,29 +61,11 @@ class GlideModel final : public FeatureDrafter {
   const std::string& description() const { return description_; }
 
  private:
-  // What the rows see of the target, and how their queries turn.
-  struct Views {
-    // Rows, one after the other, that see something.
-    struct Run {
-      size_t first = 0;
-      size_t count = 0;
-    };
-    std::vector<Run> runs;
-    std::vector<kernels::RowContext> contexts;  // of all rows
-    std::vector<float> cos;                     // [rows, head_dim / 2]
-    std::vector<float> sin;
-
-    void Clear();
-  };
-
   GlideModel(GlideConfig config, GlideWeights weights, const KeptKv& kv,
              kernels::Backend* backend);
   absl::Status Finish(const ModelInfo& info);
 
   void AddViews(absl::Span<const FeatureRows> batch);
-  void AddView(const TargetKv& target, int position);
-  // Of a layer: adds to activations.attended of the step.
-  void RunCross(size_t layer);
   void RunHead();
 
   const GlideConfig config_;
@@ -91,11 +73,8 @@ class GlideModel final : public FeatureDrafter {
   const KeptKv kv_;
   kernels::Backend* const backend_;
   FeatureStep step_;
-  RopeTable cross_rope_;
-  Views views_;
-  std::vector<float> queries_;  // [rows, all heads of the target]
-  std::vector<float> found_;    // likewise: what attention gave
-  std::vector<float> out_;      // rows that have logits
+  CrossAttention cross_;
+  std::vector<float> out_;  // rows that have logits
   std::vector<float> logits_;
   std::string description_;
 };

@@ -14,8 +14,8 @@
 namespace nacre::model {
 namespace {
 
-std::string CrossName(const GlideConfig& config, int layer, const char* what) {
-  return absl::StrCat(LayerPrefix(config.llama, layer), "cross_attn.", what,
+std::string CrossName(const ModelConfig& config, int layer, const char* what) {
+  return absl::StrCat(LayerPrefix(config, layer), "cross_attn.", what,
                       "_proj.weight");
 }
 
@@ -37,15 +37,12 @@ absl::Status CheckAllCrossKnown(const Checkpoint& checkpoint,
 
 }  // namespace
 
-absl::StatusOr<GlideWeights> LoadGlideWeights(const Checkpoint& checkpoint,
-                                              const GlideConfig& config,
-                                              kernels::Backend* backend) {
-  GlideWeights weights;
-  NACRE_ASSIGN_OR_RETURN(
-      weights.llama,
-      LoadWeights(checkpoint, config.llama, backend, ProgressCallback()));
+absl::StatusOr<CrossLayers> LoadCrossLayers(const Checkpoint& checkpoint,
+                                            const ModelConfig& config,
+                                            const ModelConfig& cross,
+                                            kernels::Backend* backend) {
   DraftTensors::Names names;
-  for (int i = 0; i < config.llama.num_hidden_layers; ++i) {
+  for (int i = 0; i < config.num_hidden_layers; ++i) {
     for (const char* what : {"q", "o"}) {
       const std::string name = CrossName(config, i, what);
       names.emplace(name, name);
@@ -53,20 +50,36 @@ absl::StatusOr<GlideWeights> LoadGlideWeights(const Checkpoint& checkpoint,
   }
   NACRE_RETURN_IF_ERROR(CheckAllCrossKnown(checkpoint, names));
   DraftTensors tensors(checkpoint, names, backend);
-  const int hidden = config.llama.hidden_size;
-  const int size = config.cross.q_size();
-  for (int i = 0; i < config.llama.num_hidden_layers; ++i) {
-    GlideWeights::Cross& cross = weights.cross.emplace_back();
+  const int hidden = config.hidden_size;
+  const int size = cross.q_size();
+  CrossLayers loaded;
+  for (int i = 0; i < config.num_hidden_layers; ++i) {
+    CrossWeights& layer = loaded.layers.emplace_back();
     const std::string q = CrossName(config, i, "q");
     const std::string o = CrossName(config, i, "o");
-    NACRE_ASSIGN_OR_RETURN(cross.q,
+    NACRE_ASSIGN_OR_RETURN(layer.q,
                            tensors.Packed({{q.c_str(), size}}, hidden));
-    NACRE_ASSIGN_OR_RETURN(cross.o,
+    NACRE_ASSIGN_OR_RETURN(layer.o,
                            tensors.Packed({{o.c_str(), hidden}}, size));
   }
-  weights.num_parameters =
-      weights.llama.num_parameters + tensors.num_parameters();
-  weights.size_bytes = weights.llama.size_bytes + tensors.size_bytes();
+  loaded.num_parameters = tensors.num_parameters();
+  loaded.size_bytes = tensors.size_bytes();
+  return loaded;
+}
+
+absl::StatusOr<GlideWeights> LoadGlideWeights(const Checkpoint& checkpoint,
+                                              const GlideConfig& config,
+                                              kernels::Backend* backend) {
+  GlideWeights weights;
+  NACRE_ASSIGN_OR_RETURN(
+      weights.llama,
+      LoadWeights(checkpoint, config.llama, backend, ProgressCallback()));
+  NACRE_ASSIGN_OR_RETURN(
+      CrossLayers cross,
+      LoadCrossLayers(checkpoint, config.llama, config.cross, backend));
+  weights.cross = std::move(cross.layers);
+  weights.num_parameters = weights.llama.num_parameters + cross.num_parameters;
+  weights.size_bytes = weights.llama.size_bytes + cross.size_bytes;
   return weights;
 }
 

@@ -38,6 +38,8 @@ struct ModelInfo {
   int context_length = 0;  // most positions a sequence may have
   std::vector<int32_t> eos_token_ids;
   std::string fingerprint;  // SHA-256, hex: config.json and all weights
+  // Of a draft that reads its target: whose; empty: it does not know.
+  std::string target_fingerprint = {};
   std::string numerics_id;  // backend, types, kernel version
   std::string description;  // one line: family, parameters, bytes, KV capacity
   int64_t kv_capacity_tokens = 0;
@@ -99,6 +101,32 @@ class Sequence {
   }
 };
 
+// What a draft reads of a target that runs elsewhere: keys and values of its
+// last layers, as they are kept.
+struct TargetRowShape {
+  int num_layers = 0;  // the target's last ones, in the target's order
+  int num_key_value_heads = 0;
+  int head_dim = 0;
+
+  // Of a position: each layer's key of all heads, turned by its position, then
+  // its value.
+  int row_size() const {
+    return num_layers * 2 * num_key_value_heads * head_dim;
+  }
+  bool operator==(const TargetRowShape&) const = default;
+};
+
+// What there is of the target's keys and values of one text: its positions
+// 0..length()-1. Must not outlive the draft's model.
+class TargetSequence {
+ public:
+  virtual ~TargetSequence() = default;
+  virtual int length() const = 0;
+  // Of the next positions; what passes the reserved length is left out.
+  //                                            rows [any, shape.row_size()]
+  virtual void Append(absl::Span<const float> rows) = 0;
+};
+
 inline constexpr int32_t kNoSlot = -1;
 
 // A row of a token tree. Its keys and values lie in a slot of the sequence and
@@ -133,6 +161,8 @@ struct SequenceRows {
   absl::optional<TokenDraw> next_draw = {};
   // Of the last rows. Not together with next_draw.
   absl::Span<const TreeNode> nodes = {};
+  // Of a draft that reads its target: what it can see of that; null: nothing.
+  const TargetSequence* target = nullptr;
 };
 
 // Steps that a model began before they were asked for.
@@ -264,6 +294,18 @@ class LanguageModel {
   virtual const int32_t* KvTable(const Sequence& sequence) {
     static_cast<void>(sequence);
     return nullptr;
+  }
+
+  // Of a draft that attends to keys and values of its target, when that runs
+  // elsewhere: what it reads. Null: it is no such draft. With less of them than
+  // the text has it says what it would say of less, never nonsense.
+  virtual const TargetRowShape* reads_target() const { return nullptr; }
+  // Room for so many positions. RESOURCE_EXHAUSTED where there is none;
+  // UNIMPLEMENTED where it is no such draft.
+  virtual absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
+      int max_length) {
+    static_cast<void>(max_length);
+    return absl::UnimplementedError("a model that reads no target");
   }
 
   // Asked on its thread by a Forward that is under way, now and then (between

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "model/draft_files.h"
 #include "model/transformer.h"
 
 namespace nacre::model {
@@ -11,6 +12,10 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LoadModel(
     const std::string& dir, kernels::Backend* backend,
     const ModelOptions& options) {
   NACRE_ASSIGN_OR_RETURN(ModelConfig config, ReadConfig(dir));
+  if (config.cross.has_value()) {
+    NACRE_ASSIGN_OR_RETURN(config.cross->target_fingerprint,
+                           DraftTargetFingerprint(dir, ""));
+  }
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
                          Checkpoint::Open(dir));
   NACRE_ASSIGN_OR_RETURN(const std::string config_text, ReadConfigText(dir));

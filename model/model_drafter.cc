@@ -46,6 +46,7 @@ SequenceRows ModelDrafter::JoinRows(absl::Span<const DraftRows> nodes,
   rows.token_ids = absl::MakeConstSpan(token_ids_).subspan(first_id);
   rows.nodes = absl::MakeConstSpan(tree_nodes_).subspan(first_node);
   rows.num_logits = static_cast<int>(nodes.size());
+  rows.target = nodes[0].target;
   const auto draws = absl::MakeConstSpan(draws_).subspan(first, nodes.size());
   if (std::any_of(draws.begin(), draws.end(),
                   [](const auto& draw) { return draw.has_value(); })) {

@@ -68,6 +68,12 @@ absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,
   if (!options.admit || backend->Memory().has_value()) return absl::OkStatus();
   MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, *backend);
   needs.kv_cache = options.kv_cache_bytes;
+  if (config.cross.has_value()) {
+    needs.kv_cache += TargetReader::CacheBytes(
+        config,
+        options.kv_cache_bytes / KvPool::BytesPerToken(KvShape(config, *backend)),
+        *backend);
+  }
   needs.prefix_store = StoredInMemory(options.prefix_store);
   needs.scratch = ScratchBytes(config, options.step_rows);
   return options.admit(needs);
@@ -124,6 +130,16 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
       KvPool::Create(backend, KvShape(model->config_, *backend), kv_bytes,
                      {.prefix_cache = options.prefix_cache,
                       .store = options.prefix_store}));
+  if (whole.cross.has_value()) {
+    if (shard != nullptr) {
+      return absl::UnimplementedError(
+          "a GliDe draft is not split over several devices");
+    }
+    NACRE_ASSIGN_OR_RETURN(
+        model->target_,
+        TargetReader::Create(*checkpoint, whole,
+                             model->kv_pool_->capacity_tokens(), backend));
+  }
   // What went wrong on the way to the device is known before it serves.
   NACRE_RETURN_IF_ERROR(backend->Synchronize());
   ModelInfo& info = model->info_;
@@ -138,6 +154,11 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   info.numerics_id = absl::StrCat(backend->numerics_id(), "-", kModelVersion);
   info.description =
       Describe(model->config_, model->weights_, *model->kv_pool_);
+  if (model->target_ != nullptr) {
+    info.target_fingerprint = whole.cross->target_fingerprint;
+    absl::StrAppend(&info.description, ", a GliDe draft over the target's last ",
+                    model->target_->shape().num_layers, " layers");
+  }
   info.kv_capacity_tokens = model->kv_pool_->capacity_tokens();
   return model;
 }
@@ -221,6 +242,15 @@ absl::Status Transformer::CheckBatch(
   return absl::OkStatus();
 }
 
+void Transformer::RunLayer(int index) {
+  const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  const kernels::KvLayer& kv = kv_pool_->layer(index);
+  if (target_ == nullptr) return runner_.Run(layer, index, kv);
+  runner_.RunAttention(layer, index, kv);
+  target_->Run(index, &activations_);
+  runner_.RunFeedForward(layer, index);
+}
+
 size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
   size_t layers_run = 0;
   const auto run = [&] {
@@ -238,12 +268,12 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
                            rows_.size(), a.attended->f32());
       backend_->AddInPlace(a.hidden->f32(), a.attended->f32(), size);
     }
-    for (const LayerWeights& layer : weights_.layers) {
+    while (layers_run < weights_.layers.size()) {
       if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
       const int index = static_cast<int>(layers_run);
       features_.Keep({FeatureTap::Kind::kIn, index}, activations_.hidden->f32(),
                      rows_.size());
-      runner_.Run(layer, index, kv_pool_->layer(index));
+      RunLayer(index);
       layers_finished_.fetch_add(1, std::memory_order_relaxed);
       ++layers_run;
     }
@@ -306,9 +336,11 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   NACRE_RETURN_IF_ERROR(outputs.Plan(batch));
   if (batch.empty()) return absl::OkStatus();
   rows_.Clear();
+  if (target_ != nullptr) target_->Clear();
   for (const SequenceRows& rows : batch) {
     rows_.AddTokenIds(rows.token_ids);
     KvSequence* const sequence = AsKvSequence(rows);
+    if (target_ != nullptr) target_->Add(rows, sequence->length());
     for (int i = 0; i < NumPositions(rows); ++i) {
       rows_.AddRow(*sequence, sequence->length() + i);
     }

@@ -33,6 +33,7 @@
 #include "model/model_options.h"
 #include "model/queued_step.h"
 #include "model/step_rows.h"
+#include "model/target_reader.h"
 #include "model/weights.h"
 
 namespace nacre::model {
@@ -98,6 +99,14 @@ class Transformer : public LanguageModel {
   absl::Span<const float> features(int tap) const override {
     return features_.At(static_cast<size_t>(tap));
   }
+  const TargetRowShape* reads_target() const override {
+    return target_ == nullptr ? nullptr : &target_->shape();
+  }
+  absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
+      int max_length) override {
+    if (target_ != nullptr) return target_->NewSequence(max_length);
+    return LanguageModel::NewTargetSequence(max_length);
+  }
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
   }
@@ -120,6 +129,7 @@ class Transformer : public LanguageModel {
   // Queues what `batch`, the current step, says of the step after it.
   void QueueNext(absl::Span<const SequenceRows> batch);
 
+  void RunLayer(int index);
   // `embed` queues what fills activations_.hidden. Returns how many layers were
   // queued: all, unless `may_end` and the interrupt said so.
   size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
@@ -139,6 +149,7 @@ class Transformer : public LanguageModel {
   StepRows rows_;  // of the step that is being queued
   LayerRunner runner_;
   KeptFeatures features_;
+  std::unique_ptr<TargetReader> target_;  // of a GliDe draft; null: it is none
 
   // In turn of the current step, the last that was asked for, and of the one
   // queued after it, if any.

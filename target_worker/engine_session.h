@@ -75,6 +75,7 @@ struct EngineSession : worker::EngineSession {
     uint32_t epoch = 0;
   };
   Published hidden;
+  uint64_t kv_channel = 0;  // as what drafts read its keys; 0: they do not
 
   // Its part of the step being run.
   std::vector<int32_t> fed;  // prompt rows, then last committed token and tail

@@ -24,6 +24,7 @@ TargetEngine::TargetEngine(Options options)
                  .now_ns = options_.now_ns}),
       own_drafts_(&suffixes_),
       hidden_(options_.model, options_.tensors, options_.features),
+      kv_(options_.model, options_.tensors, [this] { Wake(); }),
       sampler_(options_.model, &soundness_, &scratch_),
       planner_({.sessions = sessions_,
                 .accounts = &accounts_,
@@ -70,6 +71,7 @@ void TargetEngine::Finish(int64_t start_ns, bool) {
   // Tails that arrived meanwhile may hold the token after the last row.
   TakeCommandsInStep();
   verdicts_.FinishStep(step, start_ns, end_ns);
+  kv_.Publish(step);
   heads_.Look(step, planner_.row_price(), end_ns - start_ns);
   features_.Look(step, planner_.row_price(), end_ns - start_ns);
 }

@@ -7,6 +7,7 @@
 //   row_sampler.h     which tokens they give
 //   step_verdicts.h   what the sessions make of those
 //   hidden_taps.h     what else sees hidden states
+//   kv_publisher.h    and keys and values
 //
 // and beside it open_session.h, and what sessions draft of their own:
 // own_drafts.h, of suffix_memory.h, head_drafts.h and feature_drafts.h.
@@ -32,6 +33,7 @@
 #include "target_worker/feature_drafts.h"
 #include "target_worker/head_drafts.h"
 #include "target_worker/hidden_taps.h"
+#include "target_worker/kv_publisher.h"
 #include "target_worker/own_drafts.h"
 #include "target_worker/row_sampler.h"
 #include "target_worker/step_planner.h"
@@ -81,7 +83,7 @@ class TargetEngine final
     // Whether a gate opens by time, without the tokens that it waits for. Where
     // it does not, what a recording holds does not depend on time.
     bool gate_timeouts = true;
-    // Where hidden states of sessions with a channel go; null: nowhere.
+    // Where tensors of sessions with a channel go; null: nowhere.
     // Outlives the engine.
     worker::TensorPublisher* tensors = nullptr;
     // Where hidden states are recorded, which it must be able to (AddHidden);
@@ -110,7 +112,10 @@ class TargetEngine final
   absl::Span<Session* const> stepping() const override {
     return planner_.step().sessions;
   }
-  void BeforePlan() override { verdicts_.EndHolds(now_ns_()); }
+  void BeforePlan() override {
+    verdicts_.EndHolds(now_ns_());
+    kv_.PublishIfWanted(sessions_);
+  }
   worker::WorkerState Plan(int64_t now_ns,
                            worker::StepOutcome* outcome) override;
   absl::StatusOr<bool> Forward() override;
@@ -132,6 +137,7 @@ class TargetEngine final
   FeatureDrafts features_;
   OwnDrafts own_drafts_;
   HiddenTaps hidden_;
+  KvPublisher kv_;
   RowSampler sampler_;
   StepPlanner planner_;
   StepVerdicts verdicts_;

@@ -55,6 +55,7 @@ void EncodeSession(const Open& open, Proto* proto) {
   proto->set_num_slots(static_cast<uint32_t>(open.num_slots));
   proto->set_verification(EncodeEnum(kVerifications, open.verification));
   proto->set_hidden_channel(open.hidden_channel);
+  proto->set_kv_channel(open.kv_channel);
 }
 
 // `lists`: its own, and token_ids.
@@ -75,6 +76,7 @@ void DecodeSession(const Proto& proto, std::initializer_list<IdList> lists,
   open->plan = DecodePlan(proto.plan());
   open->num_slots = ToLimit(proto.num_slots());
   open->hidden_channel = proto.hidden_channel();
+  open->kv_channel = proto.kv_channel();
 }
 
 void EncodeOpen(const OpenTarget& open, v1::OpenTarget* proto) {

@@ -38,9 +38,11 @@ struct OpenDraft {
   std::vector<int32_t> oracle_token_ids = {};
   std::string target_fingerprint = {};  // empty: not known
   speculation::Verification verification = speculation::Verification::kExact;
-  // Where the target's hidden states are read, and as what; 0: nowhere.
+  // Where the target's tensors are read; as what its hidden states, and as what
+  // its keys and values; 0: not.
   std::string hidden_address = {};
   uint64_t hidden_channel = 0;
+  uint64_t kv_channel = 0;
   bool tells_candidates = false;  // in its spans
 
   bool operator==(const OpenDraft&) const = default;

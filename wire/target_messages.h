@@ -42,6 +42,7 @@ struct OpenTarget {
   bool has_draft = false;
   speculation::Verification verification = speculation::Verification::kExact;
   uint64_t hidden_channel = 0;  // hidden states are published as this; 0: not
+  uint64_t kv_channel = 0;      // drafts may read its keys as this; 0: not
   int num_slots = 0;            // for rows of a tree; 0: chains
   // Whose texts the target itself drafts from; absent: it drafts nothing.
   absl::optional<speculation::TextOwner> suffixes;

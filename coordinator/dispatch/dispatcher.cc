@@ -14,12 +14,14 @@
 namespace nacre::coordinator {
 namespace {
 
-uint64_t NewHiddenChannel(const RequestSpec& request) {
-  if (request.method == speculation::Method::kAr ||
-      request.policy.kind() != speculation::PolicyKind::kCaliTs) {
-    return 0;
+TensorChannels NewChannels(const RequestSpec& request) {
+  TensorChannels channels;
+  if (request.method == speculation::Method::kAr) return channels;
+  channels.kv = RandomNumber();
+  if (request.policy.kind() == speculation::PolicyKind::kCaliTs) {
+    channels.hidden = RandomNumber();
   }
-  return RandomNumber();
+  return channels;
 }
 
 // What the desk admits: with its limits, and an answer that `observer` hears
@@ -38,7 +40,7 @@ WaitingRequest Prepare(Dispatcher::NewSession session,
       request.tree == speculation::TreeShape::kChain ? 1 : options.draft_rows;
   request.tree_rows = options.tree_rows;
   WaitingRequest waiting;
-  waiting.hidden_channel = NewHiddenChannel(request);
+  waiting.channels = NewChannels(request);
   waiting.since_ns = now_ns;
   waiting.cell = std::make_shared<SessionCell>();
   waiting.cell->request =

@@ -38,7 +38,8 @@ wire::OpenTarget TargetOpening::Message() const {
   open.epoch = epoch;
   open.has_draft = has_draft;
   open.verification = request->verification;
-  open.hidden_channel = hidden_channel;
+  open.hidden_channel = channels.hidden;
+  open.kv_channel = channels.kv;
   open.num_slots = num_slots;
   open.suffixes = request->suffixes;
   return open;
@@ -67,7 +68,8 @@ wire::OpenDraft DraftOpening::Message() const {
   open.target_fingerprint = request->fingerprint;
   open.verification = request->verification;
   open.hidden_address = hidden_address;
-  open.hidden_channel = hidden_channel;
+  open.hidden_channel = channels.hidden;
+  open.kv_channel = channels.kv;
   open.tells_candidates = request->trace;
   return open;
 }

@@ -27,7 +27,7 @@ struct TargetOpening {
   speculation::TargetPlan plan;
   uint32_t epoch = 0;
   bool has_draft = false;
-  uint64_t hidden_channel = 0;
+  TensorChannels channels = {};
   int num_slots = 0;  // for rows of a tree
   // How many log-probabilities of the prompt are there already.
   int prompt_logprobs = 0;
@@ -45,9 +45,9 @@ struct DraftOpening {
   speculation::DraftPlan plan;
   int num_slots = 0;  // for branches
   uint32_t epoch = 0;
-  // Where it reads its target's hidden states, and as what; 0: nowhere.
+  // Where it reads its target's tensors, and as what.
   std::string hidden_address = {};
-  uint64_t hidden_channel = 0;
+  TensorChannels channels = {};
 };
 
 }  // namespace nacre::coordinator

@@ -127,7 +127,7 @@ void Pairing::Open(Session& session) {
   opening.plan = session.schedule().plan().target;
   opening.epoch = session.schedule().epoch();
   opening.has_draft = session.draft_worker != 0;
-  opening.hidden_channel = session.hidden_channel();
+  opening.channels = session.channels();
   opening.num_slots = session.target_slots;
   opening.prompt_logprobs = session.prompt_logprobs();
   link(session.target_worker).target().OpenTarget(opening);
@@ -157,10 +157,8 @@ void Pairing::OpenDraft(Session& session, uint64_t worker_id) {
     opening.plan.tree = session.request().tree;
   }
   opening.epoch = session.schedule().epoch();
-  if (session.hidden_channel() != 0) {
-    opening.hidden_address = target.address;
-    opening.hidden_channel = session.hidden_channel();
-  }
+  opening.hidden_address = target.address;
+  opening.channels = session.channels();
   link(worker_id).draft().OpenDraft(opening);
 }
 

@@ -84,6 +84,13 @@ struct DraftingOptions {
   }
 };
 
+// As what drafts of a session may read its target's tensors: random, so that
+// only those that are told can name them. 0: none are to be read.
+struct TensorChannels {
+  uint64_t hidden = 0;  // hidden states, for its length policy
+  uint64_t kv = 0;      // keys and values, for drafts over those
+};
+
 struct RequestSpec : AnswerOptions, DraftingOptions {
   // Unique among running calls. A call for several choices is as many requests
   // of one id: first_choice comes first and must find it free.

@@ -101,7 +101,7 @@ void RequestDesk::Launch(RequestQueue::Start start) {
   waiting.cell->running = true;
   auto owned = std::make_unique<Session>(
       start.session_id, std::move(waiting.cell), std::move(waiting.answer),
-      waiting.hidden_channel, speculation::AcceptanceEstimator().alpha());
+      waiting.channels, speculation::AcceptanceEstimator().alpha());
   Session& session = *owned;
   state_.sessions[start.session_id] = std::move(owned);
   session.failover.Bind(target);

@@ -31,7 +31,7 @@ class Answer;
 struct WaitingRequest {
   std::shared_ptr<SessionCell> cell;
   std::shared_ptr<Answer> answer;
-  uint64_t hidden_channel = 0;
+  TensorChannels channels = {};
   int64_t since_ns = 0;
 
   const RequestSpec& request() const { return *cell->request; }

@@ -35,12 +35,12 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
 }  // namespace
 
 Session::Session(uint64_t id, std::shared_ptr<SessionCell> cell,
-                 std::shared_ptr<Answer> answer, uint64_t hidden_channel,
+                 std::shared_ptr<Answer> answer, TensorChannels channels,
                  double prior_alpha)
     : id_(id),
       cell_(std::move(cell)),
       answer_(std::move(answer)),
-      hidden_channel_(hidden_channel),
+      channels_(channels),
       schedule_(ScheduleOptions(id, request(), prior_alpha),
                 static_cast<int>(request().prompt_ids.size()),
                 request().resumed_ids()),

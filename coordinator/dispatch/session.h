@@ -23,10 +23,9 @@ namespace nacre::coordinator {
 
 class Session {
  public:
-  // `hidden_channel`: random id of this session's hidden-state channel. Any
-  // draft that knows it may read the channel. 0: its policy reads none.
+  // `channels`: as what a draft of this session may read its target's tensors.
   Session(uint64_t id, std::shared_ptr<SessionCell> cell,
-          std::shared_ptr<Answer> answer, uint64_t hidden_channel,
+          std::shared_ptr<Answer> answer, TensorChannels channels,
           double prior_alpha);
 
   uint64_t id() const { return id_; }
@@ -34,7 +33,7 @@ class Session {
   const std::shared_ptr<const RequestSpec>& shared_request() const {
     return cell_->request;
   }
-  uint64_t hidden_channel() const { return hidden_channel_; }
+  const TensorChannels& channels() const { return channels_; }
   // The prompt is the request's: committed() begins after it.
   speculation::SessionSchedule& schedule() { return schedule_; }
   const speculation::SessionSchedule& schedule() const { return schedule_; }
@@ -92,7 +91,7 @@ class Session {
   const uint64_t id_;
   const std::shared_ptr<SessionCell> cell_;
   const std::shared_ptr<Answer> answer_;
-  const uint64_t hidden_channel_;
+  const TensorChannels channels_;
   speculation::SessionSchedule schedule_;
   int acknowledged_;
   int prompt_logprobs_ = 0;  // of the prompt after its first token

@@ -23,7 +23,8 @@ class RecordingClient final : public TargetLink, public DraftLink {
  public:
   void OpenTarget(const TargetOpening& opening) override {
     last_target_plan = opened_target_plan = opening.plan;
-    last_hidden_channel = opening.hidden_channel;
+    last_hidden_channel = opening.channels.hidden;
+    last_kv_channel = opening.channels.kv;
     last_num_slots = opening.num_slots;
     last_prompt_logprobs = opening.prompt_logprobs;
     NoteOpen(opening.session_id);
@@ -49,7 +50,8 @@ class RecordingClient final : public TargetLink, public DraftLink {
   }
   void OpenDraft(const DraftOpening& opening) override {
     last_draft_plan = opened_draft_plan = opening.plan;
-    last_hidden_channel = opening.hidden_channel;
+    last_hidden_channel = opening.channels.hidden;
+    last_kv_channel = opening.channels.kv;
     last_hidden_address = opening.hidden_address;
     last_num_slots = opening.num_slots;
     NoteOpen(opening.session_id);
@@ -117,6 +119,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
   std::vector<wire::KvReport> kv_reports;
   int last_prompt_logprobs = 0;  // that were there when it was opened
   uint64_t last_hidden_channel = 0;
+  uint64_t last_kv_channel = 0;
   std::string last_hidden_address;
 
  private:

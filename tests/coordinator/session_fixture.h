@@ -33,7 +33,7 @@ class SessionTest : public ::testing::Test {
       auto answer = std::make_shared<Answer>(cell->request, &tokenizer_, sink_,
                                              &observer_);
       session_ = std::make_unique<Session>(5, cell, answer,
-                                           /*hidden_channel=*/0, 0.7);
+                                           TensorChannels(), 0.7);
       answer->OnStarted(5, Placement(), /*numerics_id=*/"n",
                         /*start_ns=*/1000);
     }

@@ -56,8 +56,10 @@ class RealEngine {
   using Drafter = std::unique_ptr<model::FeatureDrafter>;
   using Make = std::function<Drafter(model::LanguageModel* model)>;
 
-  // `make`: the draft; null: there is none.
-  explicit RealEngine(const Make& make) {
+  // `make`: the draft; null: there is none. `tensors`: who reads what it
+  // computes; null: nobody.
+  explicit RealEngine(const Make& make,
+                      worker::TensorPublisher* tensors = nullptr) {
     kernels::BackendOptions backend;
     backend.kind = "cpu";
     backend_ = *kernels::CreateBackend(backend);
@@ -70,6 +72,7 @@ class RealEngine {
     options.model = model_.get();
     options.now_ns = [this] { return now_ns_ += 10; };
     options.suffixes = false;
+    options.tensors = tensors;
     options.send = [this](worker::StreamId, TargetEvents events) {
       for (const auto& [id, verdict, logprobs] : events.verdicts) {
         tokens[id].insert(tokens[id].end(), verdict.token_ids.begin(),
@@ -109,6 +112,9 @@ class RealEngine {
       ASSERT_TRUE(outcome.ok()) << outcome.status();
     }
   }
+
+  model::LanguageModel* model() { return model_.get(); }
+  TargetEngine* engine() { return engine_.get(); }
 
   std::map<uint64_t, std::vector<int32_t>> tokens;
   std::map<uint64_t, speculation::FinishReason> finish;

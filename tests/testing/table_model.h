@@ -38,6 +38,22 @@
 
 namespace nacre::testing {
 
+// The rows of a target as they came.
+class TargetTable final : public model::TargetSequence {
+ public:
+  explicit TargetTable(int row_size) : row_size_(row_size) {}
+  int length() const override {
+    return static_cast<int>(rows.size()) / row_size_;
+  }
+  void Append(absl::Span<const float> more) override {
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  std::vector<float> rows;
+
+ private:
+  const int row_size_;
+};
+
 class TableModel : public model::LanguageModel {
  public:
   explicit TableModel(TableModelOptions options)
@@ -108,6 +124,19 @@ class TableModel : public model::LanguageModel {
     return std::make_unique<TableSequence>(&room_, max_length, num_slots);
   }
 
+  const model::TargetRowShape* reads_target() const override {
+    return options_.reads_target.has_value() ? &*options_.reads_target
+                                             : nullptr;
+  }
+  // RESOURCE_EXHAUSTED where a sequence would find no room.
+  absl::StatusOr<std::unique_ptr<model::TargetSequence>> NewTargetSequence(
+      int max_length) override {
+    if (max_length > room_.kv_free_tokens) {
+      return absl::ResourceExhaustedError("no room for rows of a target");
+    }
+    return std::make_unique<TargetTable>(options_.reads_target->row_size());
+  }
+
   kernels::FloatView final_hidden() override {
     NACRE_CHECK(next_.empty(), "hidden states of a step with next draws");
     if (!options_.shows_hidden) return {};
@@ -166,6 +195,7 @@ class TableModel : public model::LanguageModel {
     features_.clear();
     drawn_.clear();
     for (const model::SequenceRows& rows : batch) {
+      if (options_.on_sequence) options_.on_sequence(rows);
       auto* const sequence = static_cast<TableSequence*>(rows.sequence);
       std::vector<int32_t>& chain = sequence->tokens;
       const size_t first_node = static_cast<size_t>(NumPositions(rows));

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "model/language_model.h"
 
 namespace nacre::testing {
 
@@ -35,6 +37,10 @@ struct TableModelOptions {
   std::function<void(absl::Span<const int32_t> tokens,
                      std::vector<float>* logits)>
       on_row;
+  // Called in every Forward, for each of its sequences.
+  std::function<void(const model::SequenceRows& rows)> on_sequence;
+  // It takes rows of a target, and keeps them. No logits depend on them.
+  absl::optional<model::TargetRowShape> reads_target;
   // Asks, after that, whether to end early.
   bool is_interruptible = false;
   // Called when a sequence looks for what others have computed. It finds none,

@@ -133,6 +133,7 @@ class MessageMaker : private ValueMaker {
     open.has_draft = Coin();
     open.verification = MakeVerification();
     open.hidden_channel = Id();
+    open.kv_channel = Id();
     open.num_slots = Int();
     if (Coin()) open.suffixes = {Id(), Id()};
     if (Coin()) open.prompt_logprobs = open.first_prompt_logprob = Int();
@@ -157,6 +158,7 @@ class MessageMaker : private ValueMaker {
     open.verification = MakeVerification();
     open.hidden_address = Text(40);
     open.hidden_channel = Id();
+    open.kv_channel = Id();
     open.num_slots = Int();
     open.tells_candidates = Coin();
     return open;

@@ -7,7 +7,7 @@ import pathlib
 
 from . import TrainingError
 from .checkpoint import (has_tensor, llama_shape, read_json, read_tensors,
-                         write_tensors)
+                         write_draft)
 from .glide_draft import Glide
 from .llama import fill
 
@@ -23,6 +23,7 @@ def cross_fields(target_config: dict, places: int) -> dict:
     """What config.json says beside a Llama's fields."""
     return {"large_hidden_size": target_config["hidden_size"],
             "large_num_attention_heads": target_config["num_attention_heads"],
+            "large_num_key_value_heads": target_config["num_key_value_heads"],
             "large_head_dim": target_config["head_dim"], "block_size": places}
 
 
@@ -45,5 +46,6 @@ def read_glide(folder: pathlib.Path, target_config: dict) -> Glide:
 
 
 def write_glide(out: pathlib.Path, draft: Glide, target: pathlib.Path, card: dict) -> None:
-    """The draft in bf16, its config.json and nacre_draft.json, which holds `card`."""
-    write_tensors(out, draft, card)
+    """The draft in bf16, its config.json, nacre_draft.json, which holds `card`, and
+    the target's tokenizer: a draft worker loads it as it loads other drafts."""
+    write_draft(out, draft, target, card)

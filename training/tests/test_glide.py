@@ -131,6 +131,9 @@ class GlideTest(unittest.TestCase):
                             all_places(again, self.target, ids)):
                 self.assertLess((a - b).abs().max(), 0.03 * a.abs().max())  # bf16
             toy.check_card(self, folder)
+            fields = json.loads((folder / "config.json").read_text())
+            self.assertEqual(fields["large_num_key_value_heads"],
+                             self.target.config["num_key_value_heads"])
 
     def test_a_chain_sees_of_the_target_what_its_first_row_sees(self):
         draft = self.draft()

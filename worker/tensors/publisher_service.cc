@@ -16,6 +16,27 @@
 
 namespace nacre::worker {
 
+namespace {
+
+// What a peer says is bounded here, and compared by the engine with what there
+// is.
+TensorPublisher::RowsWanted ToWanted(const v1::RowsRequest& request) {
+  const auto bounded = [](uint32_t value, uint32_t most) {
+    return static_cast<int>(std::min(value, most));
+  };
+  // No model has as many; the product of three still is a number.
+  constexpr uint32_t kMostOfShape = 512;
+  constexpr uint32_t kMostPositions = 1 << 30;
+  return {{bounded(request.num_layers(), kMostOfShape),
+           bounded(request.num_key_value_heads(), kMostOfShape),
+           bounded(request.head_dim(), kMostOfShape)},
+          request.target_fingerprint(),
+          bounded(request.first(), kMostPositions),
+          bounded(request.end(), kMostPositions)};
+}
+
+}  // namespace
+
 // One stream. The thread that sets `writing_` may write and Finish. It
 // continues in WriteNext, which gives the right back when nothing is left to
 // say. What returns true took it for its caller, which schedules the reader.
@@ -42,9 +63,31 @@ class TensorPublisherService::Reader final
     return !std::exchange(writing_, true);
   }
 
+  bool PushRows(std::shared_ptr<const Tensor> tensor)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    rows_.push_back(std::move(tensor));
+    return !std::exchange(writing_, true);
+  }
+
+  // Rows of a channel wait until those before them were begun: a slow reader
+  // takes little memory. Then its service hears of it.
+  bool HasRows(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    const bool has =
+        std::any_of(rows_.begin(), rows_.end(), [&](const auto& tensor) {
+          return tensor->tag.channel == channel;
+        });
+    is_behind_ = is_behind_ || has;
+    return has;
+  }
+
   void Forget(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     waiting_.Remove(channel);
+    std::erase_if(rows_, [&](const auto& tensor) {
+      return tensor->tag.channel == channel;
+    });
   }
 
   bool Refuse(uint64_t channel, absl::StatusCode code, std::string message)
@@ -107,6 +150,7 @@ class TensorPublisherService::Reader final
       service_->sent_bytes_ += outgoing_.chunk().data().size();
       if (current_ == nullptr) ++service_->sent_;
     }
+    if (StopsBeingBehind()) service_->OnRowsSent();
     WriteNext();
   }
 
@@ -116,6 +160,11 @@ class TensorPublisherService::Reader final
     link_.Close();
     service_->OnDone(this);
     delete this;
+  }
+
+  bool StopsBeingBehind() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return rows_.empty() && std::exchange(is_behind_, false);
   }
 
   // What is written next: outgoing_ if it is set, else current_, else the end.
@@ -137,9 +186,14 @@ class TensorPublisherService::Reader final
       *outgoing_.mutable_link() = std::move(message);
       return true;
     }
+    offset_ = 0;
+    if (!rows_.empty()) {
+      current_ = std::move(rows_.front());
+      rows_.pop_front();
+      return true;
+    }
     // Without room the newest ones wait on, until the link has some.
     if (link_.NextWay() != LinkSender::Way::kLater) current_ = waiting_.Pop();
-    offset_ = 0;
     writing_ = current_ != nullptr;
     return writing_;
   }
@@ -148,7 +202,8 @@ class TensorPublisherService::Reader final
   void FillOutgoing() {
     TensorChunk chunk = ChunkAt(*current_, offset_);
     uint64_t transfer = 0;
-    if (offset_ == 0 && link_.NextWay() == LinkSender::Way::kLink) {
+    if (offset_ == 0 && !current_->tag.is_rows &&
+        link_.NextWay() == LinkSender::Way::kLink) {
       transfer = link_.Send(current_);
     }
     if (transfer == 0) {
@@ -170,8 +225,10 @@ class TensorPublisherService::Reader final
   const std::string peer_;
   LinkSender link_;
   v1::TensorRequest incoming_;
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<const Tensor>> rows_ ABSL_GUARDED_BY(mu_);
+  bool is_behind_ ABSL_GUARDED_BY(mu_) = false;  // more rows were to be had
   std::deque<v1::ChannelError> errors_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
@@ -212,6 +269,68 @@ void TensorPublisherService::Publish(const Tensor& tensor) {
   }
 }
 
+void TensorPublisherService::SetRowsWanted(std::function<void()> wake) {
+  absl::MutexLock lock(&mu_);
+  wake_ = std::move(wake);
+}
+
+void TensorPublisherService::WakeOwner() {
+  if (wake_ != nullptr) wake_();
+}
+
+void TensorPublisherService::OnRowsSent() {
+  absl::MutexLock lock(&mu_);
+  WakeOwner();
+}
+
+absl::optional<TensorPublisher::RowsWanted> TensorPublisherService::WantedRows(
+    uint64_t channel) const {
+  if (num_rows_channels_ == 0) return absl::nullopt;
+  absl::MutexLock lock(&mu_);
+  const auto it = rows_.find(channel);
+  if (it == rows_.end()) return absl::nullopt;
+  for (const RowsReader& each : it->second) {
+    if (each.wanted.first < each.wanted.end && !each.reader->HasRows(channel)) {
+      return each.wanted;
+    }
+  }
+  return absl::nullopt;
+}
+
+void TensorPublisherService::PublishRows(const Tensor& tensor) {
+  const auto shared = std::make_shared<const Tensor>(tensor.OnHost());
+  const int row_size = shared->shape[1];
+  absl::MutexLock lock(&mu_);
+  const auto it = rows_.find(shared->tag.channel);
+  if (it == rows_.end()) return;
+  for (RowsReader& each : it->second) {
+    if (each.wanted.first != shared->tag.position ||
+        each.wanted.shape.row_size() != row_size) {
+      continue;
+    }
+    each.wanted.first += shared->shape[0];
+    if (each.reader->PushRows(shared)) Schedule(each.reader);
+  }
+}
+
+void TensorPublisherService::RefuseRows(uint64_t channel,
+                                        const RowsWanted& wanted,
+                                        const absl::Status& why) {
+  absl::MutexLock lock(&mu_);
+  const auto it = rows_.find(channel);
+  if (it == rows_.end()) return;
+  std::vector<Reader*> refused;
+  for (const RowsReader& each : it->second) {
+    if (each.wanted == wanted) refused.push_back(each.reader);
+  }
+  for (Reader* reader : refused) {
+    Unsubscribe(reader, channel);
+    if (reader->Refuse(channel, why.code(), std::string(why.message()))) {
+      Schedule(reader);
+    }
+  }
+}
+
 grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent>*
 TensorPublisherService::Read(grpc::CallbackServerContext* context) {
   auto* reader = new Reader(this, context->peer());
@@ -228,11 +347,13 @@ void TensorPublisherService::OnRequest(Reader* reader,
   absl::MutexLock lock(&mu_);
   for (const uint64_t id : request.unsubscribe()) Unsubscribe(reader, id);
   for (const uint64_t id : request.subscribe()) Subscribe(reader, id);
+  for (const v1::RowsRequest& rows : request.rows()) {
+    SubscribeRows(reader, rows);
+  }
 }
 
-void TensorPublisherService::Subscribe(Reader* reader, uint64_t channel) {
+bool TensorPublisherService::AddChannel(Reader* reader, uint64_t channel) {
   absl::flat_hash_set<uint64_t>& channels = readers_[reader];
-  if (channels.contains(channel)) return;
   if (channel == 0) {
     if (reader->Refuse(channel, absl::StatusCode::kInvalidArgument,
                        "no channel is 0")) {
@@ -246,17 +367,50 @@ void TensorPublisherService::Subscribe(Reader* reader, uint64_t channel) {
     }
   } else {
     channels.insert(channel);
-    by_channel_[channel].push_back(reader);
+    return true;
   }
+  return false;
+}
+
+void TensorPublisherService::Subscribe(Reader* reader, uint64_t channel) {
+  if (readers_[reader].contains(channel)) return;
+  if (AddChannel(reader, channel)) by_channel_[channel].push_back(reader);
+}
+
+void TensorPublisherService::SubscribeRows(Reader* reader,
+                                           const v1::RowsRequest& request) {
+  const RowsWanted wanted = ToWanted(request);
+  const uint64_t channel = request.channel();
+  if (const auto it = rows_.find(channel); it != rows_.end()) {
+    for (RowsReader& each : it->second) {
+      if (each.reader != reader) continue;
+      each.wanted.end = std::max(each.wanted.end, wanted.end);
+      WakeOwner();
+      return;
+    }
+  }
+  if (readers_[reader].contains(channel) || !AddChannel(reader, channel)) {
+    return;
+  }
+  rows_[channel].push_back({reader, wanted});
+  num_rows_channels_ = rows_.size();
+  WakeOwner();
 }
 
 void TensorPublisherService::Unsubscribe(Reader* reader, uint64_t channel) {
   if (readers_[reader].erase(channel) == 0) return;
   reader->Forget(channel);
-  const auto it = by_channel_.find(channel);
-  std::vector<Reader*>& readers = it->second;
-  readers.erase(std::find(readers.begin(), readers.end(), reader));
-  if (readers.empty()) by_channel_.erase(it);
+  if (const auto it = by_channel_.find(channel); it != by_channel_.end()) {
+    std::erase(it->second, reader);
+    if (it->second.empty()) by_channel_.erase(it);
+  }
+  if (const auto it = rows_.find(channel); it != rows_.end()) {
+    std::erase_if(it->second, [&](const RowsReader& each) {
+      return each.reader == reader;
+    });
+    if (it->second.empty()) rows_.erase(it);
+    num_rows_channels_ = rows_.size();
+  }
 }
 
 void TensorPublisherService::OnDone(Reader* reader) {

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -42,6 +43,13 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
 
   bool HasReaders(uint64_t channel) const override ABSL_LOCKS_EXCLUDED(mu_);
   void Publish(const Tensor& tensor) override ABSL_LOCKS_EXCLUDED(mu_);
+  void SetRowsWanted(std::function<void()> wake) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::optional<RowsWanted> WantedRows(uint64_t channel) const override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void PublishRows(const Tensor& tensor) override ABSL_LOCKS_EXCLUDED(mu_);
+  void RefuseRows(uint64_t channel, const RowsWanted& wanted,
+                  const absl::Status& why) override ABSL_LOCKS_EXCLUDED(mu_);
   // Call it before the server shuts down.
   void EndReaders(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -56,11 +64,20 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void OnRequest(Reader* reader, const v1::TensorRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the reader may have another one, which it then has; else it learns
+  // why not.
+  bool AddChannel(Reader* reader, uint64_t channel)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Subscribe(Reader* reader, uint64_t channel)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SubscribeRows(Reader* reader, const v1::RowsRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Unsubscribe(Reader* reader, uint64_t channel)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDone(Reader* reader) ABSL_LOCKS_EXCLUDED(mu_);
+  // A reader wants rows, or can take some again.
+  void WakeOwner() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnRowsSent() ABSL_LOCKS_EXCLUDED(mu_);
   // Its link has something to say, or room.
   void OnLinkChange(Reader* reader) ABSL_LOCKS_EXCLUDED(mu_);
   // Lets the thread begin to write to it.
@@ -76,6 +93,16 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::vector<Reader*>> by_channel_
       ABSL_GUARDED_BY(mu_);
+  // Those of keys and values, with what each wants.
+  struct RowsReader {
+    Reader* reader = nullptr;
+    RowsWanted wanted;
+  };
+  absl::flat_hash_map<uint64_t, std::vector<RowsReader>> rows_
+      ABSL_GUARDED_BY(mu_);
+  // Of rows_: engines ask after every step, and mostly nobody wants any.
+  std::atomic<size_t> num_rows_channels_{0};
+  std::function<void()> wake_ ABSL_GUARDED_BY(mu_);
   std::vector<Reader*> scheduled_ ABSL_GUARDED_BY(mu_);
   uint64_t replaced_ ABSL_GUARDED_BY(mu_) = 0;
   std::atomic<uint64_t> sent_{0};  // by the thread that writes

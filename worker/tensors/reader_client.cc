@@ -10,6 +10,35 @@
 #include "worker/tensors/chunk_convert.h"
 
 namespace nacre::worker {
+namespace {
+
+void AddRows(uint64_t channel, const TensorReader::Rows& rows,
+             v1::TensorRequest* request) {
+  v1::RowsRequest* const added = request->add_rows();
+  added->set_channel(channel);
+  added->set_end(static_cast<uint32_t>(rows.end));
+  added->set_num_layers(static_cast<uint32_t>(rows.shape.num_layers));
+  added->set_num_key_value_heads(
+      static_cast<uint32_t>(rows.shape.num_key_value_heads));
+  added->set_head_dim(static_cast<uint32_t>(rows.shape.head_dim));
+  added->set_target_fingerprint(rows.target_fingerprint);
+}
+
+// Values of the tensor that such a chunk is of; 0: it is of another kind or
+// shape than was asked for.
+size_t ExpectedValues(const TensorReader::Subscription& subscription,
+                      const TensorChunk& chunk) {
+  if (chunk.tag.is_rows != subscription.rows.has_value()) return 0;
+  if (!chunk.tag.is_rows) return subscription.num_values;
+  if (chunk.shape.size() != 2 || chunk.shape[0] < 1 ||
+      chunk.shape[0] > TensorReader::kMaxRows ||
+      static_cast<size_t>(chunk.shape[1]) != subscription.num_values) {
+    return 0;
+  }
+  return static_cast<size_t>(chunk.shape[0]) * subscription.num_values;
+}
+
+}  // namespace
 
 TensorReaderClient::TensorReaderClient(rpc::ChannelSecurity security,
                                        std::unique_ptr<SideLinks> links)
@@ -31,7 +60,11 @@ TensorReaderClient::~TensorReaderClient() {
 
 void TensorReaderClient::Subscribe(Subscription subscription) {
   v1::TensorRequest request;
-  request.add_subscribe(subscription.channel);
+  if (subscription.rows.has_value()) {
+    AddRows(subscription.channel, *subscription.rows, &request);
+  } else {
+    request.add_subscribe(subscription.channel);
+  }
   std::shared_ptr<Connection> connection;
   bool is_new = false;
   {
@@ -50,6 +83,22 @@ void TensorReaderClient::Subscribe(Subscription subscription) {
   if (is_new) connection->stream->Start();
   // On a stream that has just ended: OnDone is to come and tells the sink.
   connection->stream->Send(std::move(request));
+}
+
+void TensorReaderClient::WantRows(uint64_t channel, int end) {
+  v1::TensorRequest request;
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = entries_.find(channel);
+    if (it == entries_.end() || !it->second.subscription.rows.has_value()) {
+      return;
+    }
+    stream = it->second.connection->stream;
+    it->second.subscription.rows->end = end;
+    AddRows(channel, *it->second.subscription.rows, &request);
+  }
+  stream->Send(std::move(request));
 }
 
 void TensorReaderClient::Unsubscribe(uint64_t channel) {
@@ -149,11 +198,18 @@ void TensorReaderClient::OnChunk(Connection* connection,
     }
     subscription = it->second.subscription;
   }
-  switch (connection->assembler.Add(chunk, subscription.num_values)) {
+  const size_t num_values = ExpectedValues(subscription, chunk);
+  if (num_values == 0) {
+    Refuse(connection, proto.channel(), subscription.num_values);
+    return;
+  }
+  switch (connection->assembler.Add(chunk, num_values)) {
     case TensorAssembler::Outcome::kPart:
       return;
     case TensorAssembler::Outcome::kWhole:
-      if (connection->link != nullptr) connection->link->OnStreamTensor();
+      if (connection->link != nullptr && !chunk.tag.is_rows) {
+        connection->link->OnStreamTensor();
+      }
       Deliver(connection, subscription.sink.get(),
               connection->assembler.TakeTensor());
       return;

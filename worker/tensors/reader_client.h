@@ -37,6 +37,7 @@ class TensorReaderClient final : public TensorReader {
   ~TensorReaderClient() override;
 
   void Subscribe(Subscription subscription) override ABSL_LOCKS_EXCLUDED(mu_);
+  void WantRows(uint64_t channel, int end) override ABSL_LOCKS_EXCLUDED(mu_);
   void Unsubscribe(uint64_t channel) override ABSL_LOCKS_EXCLUDED(mu_);
 
   Stats stats() const override ABSL_LOCKS_EXCLUDED(mu_);

@@ -8,8 +8,12 @@
 #define WORKER_TENSORS_TENSOR_PUBLISHER_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "model/language_model.h"
 #include "worker/tensors/tensor.h"
 
 namespace nacre::worker {
@@ -34,6 +38,36 @@ class TensorPublisher {
   // Whether a tensor of this channel would reach a reader. Where it would not,
   // the caller need not make it.
   virtual bool HasReaders(uint64_t channel) const = 0;
+
+  // What a reader wants of a channel's keys and values.
+  struct RowsWanted {
+    model::TargetRowShape shape;
+    std::string target_fingerprint;  // empty: the reader does not know
+    int first = 0;                   // the next one that it gets
+    int end = 0;                     // above `first`
+    bool operator==(const RowsWanted&) const = default;
+  };
+  // From now on called when a reader has come to want rows, or can take more of
+  // them, on a transport's thread: must only wake its owner. Null: no more, and
+  // no call is under way when this returns.
+  virtual void SetRowsWanted(std::function<void()> wake) {
+    static_cast<void>(wake);
+  }
+  // Of one of those that could take some now; nullopt: none could.
+  virtual absl::optional<RowsWanted> WantedRows(uint64_t channel) const {
+    static_cast<void>(channel);
+    return absl::nullopt;
+  }
+  // Sends rows, which it owns or copies, to all readers whose next one is the
+  // tensor's first and who expect that many numbers of each.
+  virtual void PublishRows(const Tensor& tensor) { static_cast<void>(tensor); }
+  // Whoever wants that gets none of the channel's, and learns why.
+  virtual void RefuseRows(uint64_t channel, const RowsWanted& wanted,
+                          const absl::Status& why) {
+    static_cast<void>(channel);
+    static_cast<void>(wanted);
+    static_cast<void>(why);
+  }
 
   // Sends the tensor to all readers of its channel. It replaces an earlier one
   // of this channel, layer and side of the norm that a reader has not begun to

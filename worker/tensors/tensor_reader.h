@@ -12,6 +12,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "model/language_model.h"
 #include "worker/tensors/tensor.h"
 
 namespace nacre::worker {
@@ -41,12 +43,21 @@ class TensorSink {
 
 class TensorReader {
  public:
+  // Positions of keys and values, from the first one on.
+  struct Rows {
+    model::TargetRowShape shape;
+    std::string target_fingerprint;  // that it was made for; empty: not known
+    int end = 0;                     // the first that is not wanted yet
+  };
   struct Subscription {
     std::string address;    // of the worker that publishes
     uint64_t channel = 0;   // subscribed to once at a time
-    size_t num_values = 0;  // of each tensor; others end the channel
+    size_t num_values = 0;  // of each tensor, or row; others end the channel
     std::shared_ptr<TensorSink> sink;
+    absl::optional<Rows> rows = {};  // absent: hidden states
   };
+  // Most rows that come in one tensor.
+  static constexpr int kMaxRows = 4096;
 
   // Counts are of its life.
   struct Stats {
@@ -66,6 +77,12 @@ class TensorReader {
   // The sink hears of everything that goes wrong, also of an address that
   // cannot be reached.
   virtual void Subscribe(Subscription subscription) = 0;
+  // More rows of a channel that is subscribed to with some. Unknown ones are
+  // ignored.
+  virtual void WantRows(uint64_t channel, int end) {
+    static_cast<void>(channel);
+    static_cast<void>(end);
+  }
   // Calls to the sink that have begun may end later. Unknown ones are ignored.
   virtual void Unsubscribe(uint64_t channel) = 0;
 

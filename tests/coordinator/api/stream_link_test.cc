@@ -59,7 +59,7 @@ TEST(StreamLinkTest, ADraftHearsOfTheHiddenChannel) {
   opening.session_id = 3;
   opening.request = SmallRequest();
   opening.hidden_address = "target:5";
-  opening.hidden_channel = kChannel;
+  opening.channels.hidden = kChannel;
   draft.link->OpenDraft(opening);
   draft.link->Cut();
   draft.link->Flush();
@@ -79,7 +79,7 @@ TEST(StreamLinkTest, ATargetHearsOfTheHiddenChannel) {
   TargetOpening opening;
   opening.session_id = 3;
   opening.request = SmallRequest();
-  opening.hidden_channel = kChannel;
+  opening.channels.hidden = kChannel;
   target.link->OpenTarget(opening);
   target.link->Cut();
   target.link->Flush();

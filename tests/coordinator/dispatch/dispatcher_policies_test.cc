@@ -141,17 +141,23 @@ TEST_F(DispatcherPoliciesTest, BothWorkersHearOfTheHiddenChannel) {
     EXPECT_EQ(draft.client->last_hidden_channel, channel);
     EXPECT_EQ(draft.client->last_hidden_address, "target");
     channels.insert(channel);
+    channels.insert(target.client->last_kv_channel);
+    EXPECT_EQ(draft.client->last_kv_channel, target.client->last_kv_channel);
   }
-  EXPECT_EQ(channels.size(), 3u);
-  // Others read none.
+  EXPECT_EQ(channels.size(), 6u);
+  EXPECT_EQ(channels.count(0), 0u);
+  // Others read none. Their drafts may read keys, if they are such drafts.
   for (const char* policy : {"svip", ""}) {
     Start(With(std::string("none") + policy, policy));
     EXPECT_EQ(target.client->last_hidden_channel, 0u);
     EXPECT_EQ(draft.client->last_hidden_channel, 0u);
-    EXPECT_EQ(draft.client->last_hidden_address, "");
+    EXPECT_EQ(draft.client->last_hidden_address, "target");
+    EXPECT_NE(draft.client->last_kv_channel, 0u);
+    EXPECT_EQ(draft.client->last_kv_channel, target.client->last_kv_channel);
   }
   Start(With("ar", "cali-ts", Method::kAr));
   EXPECT_EQ(target.client->last_hidden_channel, 0u);
+  EXPECT_EQ(target.client->last_kv_channel, 0u);
 }
 
 TEST_F(DispatcherPoliciesTest, ASessionThatMovesReadsFromWhereItIs) {

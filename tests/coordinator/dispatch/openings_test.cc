@@ -35,7 +35,7 @@ TEST(OpeningsTest, ATargetIsToldAllOfTheRequest) {
   opening.plan = {1, 2, 3, 4, true};
   opening.epoch = 2;
   opening.has_draft = true;
-  opening.hidden_channel = 77;
+  opening.channels = {77, 78};
   opening.prompt_logprobs = 1;
   opening.num_slots = 64;
   wire::OpenTarget open = opening.Message();
@@ -56,6 +56,7 @@ TEST(OpeningsTest, ATargetIsToldAllOfTheRequest) {
   expected.has_draft = true;
   expected.verification = speculation::Verification::kRatio;
   expected.hidden_channel = 77;
+  expected.kv_channel = 78;
   expected.num_slots = 64;
   expected.prompt_logprobs = 4;
   expected.first_prompt_logprob = 2;
@@ -76,7 +77,7 @@ TEST(OpeningsTest, ADraftIsToldWhatItNeeds) {
   opening.plan = {5, 6, true};
   opening.epoch = 3;
   opening.hidden_address = "target:5";
-  opening.hidden_channel = 77;
+  opening.channels = {77, 78};
   wire::OpenDraft expected;
   expected.session_id = 9;
   expected.request_id = "r";
@@ -94,6 +95,7 @@ TEST(OpeningsTest, ADraftIsToldWhatItNeeds) {
   expected.verification = speculation::Verification::kRatio;
   expected.hidden_address = "target:5";
   expected.hidden_channel = 77;
+  expected.kv_channel = 78;
   EXPECT_EQ(opening.Message(), expected);
   request->trace = true;
   expected.tells_candidates = true;

@@ -1,9 +1,10 @@
-// The way of hidden states into a draft engine, from the transport's threads.
+// The way of a target's tensors into a draft engine, from the transport's
+// threads.
 //
 // Thread-safe. May outlive the engine: after Detach it drops what comes.
 
-#ifndef DRAFT_WORKER_HIDDEN_SINK_H_
-#define DRAFT_WORKER_HIDDEN_SINK_H_
+#ifndef DRAFT_WORKER_TENSOR_INBOX_H_
+#define DRAFT_WORKER_TENSOR_INBOX_H_
 
 #include <cstdint>
 #include <functional>
@@ -17,12 +18,12 @@
 
 namespace nacre::draft_worker {
 
-class HiddenSink final : public worker::TensorSink {
+class TensorInbox final : public worker::TensorSink {
  public:
   // Into the engine's inbox, of any thread.
   using Push = std::function<void(DraftCommands)>;
 
-  explicit HiddenSink(Push push) : push_(std::move(push)) {}
+  explicit TensorInbox(Push push) : push_(std::move(push)) {}
 
   void Detach() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -32,7 +33,7 @@ class HiddenSink final : public worker::TensorSink {
   void OnTensor(worker::ReceivedTensor received) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     DraftCommands commands;
-    commands.hidden.push_back(std::move(received));
+    commands.tensors.push_back(std::move(received));
     PushIfAttached(std::move(commands));
   }
 
@@ -40,7 +41,7 @@ class HiddenSink final : public worker::TensorSink {
   void OnLost(uint64_t channel, const absl::Status&) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     DraftCommands commands;
-    commands.hidden_lost.push_back(channel);
+    commands.tensors_lost.push_back(channel);
     PushIfAttached(std::move(commands));
   }
 
@@ -56,4 +57,4 @@ class HiddenSink final : public worker::TensorSink {
 
 }  // namespace nacre::draft_worker
 
-#endif  // DRAFT_WORKER_HIDDEN_SINK_H_
+#endif  // DRAFT_WORKER_TENSOR_INBOX_H_

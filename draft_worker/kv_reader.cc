@@ -1,0 +1,111 @@
+#include "draft_worker/kv_reader.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "draft_worker/engine_session.h"
+#include "spdlog/spdlog.h"
+
+namespace nacre::draft_worker {
+
+int SeenTarget::MayFeed(int length) const {
+  if (!waits) return std::numeric_limits<int>::max();
+  return std::max(0, rows->length() + 1 - length);
+}
+
+KvReader::KvReader(worker::TensorReader* tensors, model::Drafter* drafter,
+                   TensorInbox::Push push)
+    : tensors_(tensors),
+      drafter_(drafter),
+      inbox_(std::make_shared<TensorInbox>(std::move(push))) {}
+
+void KvReader::Subscribe(Session& session, const OpenDraft& open) {
+  const model::TargetRowShape* const shape = drafter_->reads_target();
+  // A channel is one session's.
+  if (shape == nullptr || tensors_ == nullptr || open.kv_channel == 0 ||
+      open.hidden_address.empty() || by_channel_.contains(open.kv_channel)) {
+    return;
+  }
+  auto rows = drafter_->NewTargetSequence(session.reserved_length);
+  if (!rows.ok()) {
+    spdlog::warn("session {} drafts without its target's keys: {}", session.id,
+                 rows.status().ToString());
+    return;
+  }
+  SeenTarget& seen = session.seen.emplace();
+  seen.channel = open.kv_channel;
+  seen.rows = *std::move(rows);
+  // Of the last committed token the target has no row.
+  seen.opened_length = session.schedule.committed_length() - 1;
+  seen.waits = seen.opened_length > 0;
+  seen.asked = seen.opened_length + kAhead;
+  by_channel_[seen.channel] = &session;
+  worker::TensorReader::Subscription subscription;
+  subscription.address = open.hidden_address;
+  subscription.channel = seen.channel;
+  subscription.num_values = static_cast<size_t>(shape->row_size());
+  subscription.sink = inbox_;
+  subscription.rows = {*shape, drafter_->info().target_fingerprint, seen.asked};
+  tensors_->Subscribe(std::move(subscription));
+}
+
+void KvReader::Unsubscribe(Session& session) {
+  if (!session.seen.has_value()) return;
+  if (by_channel_.erase(session.seen->channel) > 0) {
+    tensors_->Unsubscribe(session.seen->channel);
+  }
+  session.seen.reset();
+}
+
+bool KvReader::OnArrived(const worker::ReceivedTensor& received) {
+  const worker::TensorTag& tag = received.tensor.tag;
+  if (!tag.is_rows) return false;
+  const auto it = by_channel_.find(tag.channel);
+  if (it == by_channel_.end()) {  // closed meanwhile
+    ++num_stale_;
+    return true;
+  }
+  SeenTarget& seen = *it->second->seen;
+  const int known = seen.rows->length() - tag.position;
+  const int count = received.tensor.shape[0];
+  // Rows that are there stay: those that come again are the same.
+  if (known < 0 || known >= count) {
+    ++num_stale_;
+    return true;
+  }
+  const absl::Span<const float> values = received.tensor.values.host();
+  seen.rows->Append(
+      values.subspan(static_cast<size_t>(known) *
+                     static_cast<size_t>(received.tensor.shape[1])));
+  if (seen.rows->length() >= seen.opened_length) seen.waits = false;
+  AskOn(&seen);
+  return true;
+}
+
+void KvReader::AskOn(SeenTarget* seen) {
+  if (seen->rows->length() + kAhead / 2 < seen->asked) return;
+  seen->asked = seen->rows->length() + kAhead;
+  tensors_->WantRows(seen->channel, seen->asked);
+}
+
+bool KvReader::OnLost(uint64_t channel) {
+  const auto it = by_channel_.find(channel);
+  if (it == by_channel_.end()) return false;
+  // It goes on with the rows that it has.
+  it->second->seen->waits = false;
+  by_channel_.erase(it);
+  return true;
+}
+
+void KvReader::OnCommit(Session& session) {
+  SeenTarget& seen = *session.seen;
+  // Such as a target that does not know of rows.
+  if (session.schedule.committed_length() > seen.opened_length + kPatience) {
+    seen.waits = false;
+  }
+}
+
+}  // namespace nacre::draft_worker

@@ -1,0 +1,82 @@
+// How the target's keys and values get to a drafter that attends to them
+// (GliDe): which sessions have asked for them, and what came for each. No
+// proposal waits for them but the first: the text that a session is opened with
+// is fed when the target's rows of it are there.
+//
+// Owned by the engine, used by its thread. What the transport's threads bring
+// goes through the engine's inbox (tensor_inbox.h).
+
+#ifndef DRAFT_WORKER_KV_READER_H_
+#define DRAFT_WORKER_KV_READER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "draft_worker/draft_messages.h"
+#include "draft_worker/tensor_inbox.h"
+#include "model/drafter.h"
+#include "worker/tensors/tensor_reader.h"
+
+namespace nacre::draft_worker {
+
+struct EngineSession;  // engine_session.h
+
+// What a session sees of its target.
+struct SeenTarget {
+  uint64_t channel = 0;
+  std::unique_ptr<model::TargetSequence> rows;
+  int asked = 0;  // up to there
+  // The text that it was opened with is fed as its rows come; from then on, and
+  // where none will come, it waits for none.
+  int opened_length = 0;
+  bool waits = true;
+
+  // How many of the next positions may be fed, of a sequence that long. A
+  // position sees those below it.
+  int MayFeed(int length) const;
+};
+
+class KvReader {
+ public:
+  using Session = EngineSession;
+  // Rows that are asked for beyond those that are there.
+  static constexpr int kAhead = 1024;
+  // Tokens that are committed while a session waits for its first rows.
+  static constexpr int kPatience = 64;
+
+  // Both outlive it. Null `tensors`: no session gets any.
+  KvReader(worker::TensorReader* tensors, model::Drafter* drafter,
+           TensorInbox::Push push);
+  ~KvReader() { inbox_->Detach(); }
+  KvReader(const KvReader&) = delete;
+  KvReader& operator=(const KvReader&) = delete;
+
+  // Asks for a session's rows, if the drafter reads any.
+  void Subscribe(Session& session, const OpenDraft& open);
+  // The session is being closed.
+  void Unsubscribe(Session& session);
+
+  // False: the channel is none of this.
+  bool OnArrived(const worker::ReceivedTensor& received);
+  bool OnLost(uint64_t channel);
+  // After a commit.
+  void OnCommit(Session& session);
+
+  // Rows that came too late or again. Any thread may ask.
+  uint64_t num_stale() const { return num_stale_; }
+
+ private:
+  void AskOn(SeenTarget* seen);
+
+  worker::TensorReader* const tensors_;
+  model::Drafter* const drafter_;
+  absl::flat_hash_map<uint64_t, Session*> by_channel_;
+  std::atomic<uint64_t> num_stale_{0};
+  const std::shared_ptr<TensorInbox> inbox_;  // outlives this in calls to it
+};
+
+}  // namespace nacre::draft_worker
+
+#endif  // DRAFT_WORKER_KV_READER_H_

@@ -1,0 +1,69 @@
+#include "model/config_cross.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "model/config_fields.h"
+
+namespace nacre::model {
+namespace {
+
+constexpr char kHeads[] = "large_num_attention_heads";
+constexpr char kKvHeads[] = "large_num_key_value_heads";
+constexpr char kHeadSize[] = "large_head_dim";
+constexpr int kMaxLargeSize = 1 << 22;
+constexpr int kDefaultBlockSize = 5;  // as published
+constexpr double kCrossRopeTheta = 10000;
+
+}  // namespace
+
+bool HasCross(const Json& json) { return !IsAbsent(json, kHeads); }
+
+absl::StatusOr<CrossOptions> ParseCross(const Json& json) {
+  NACRE_ASSIGN_OR_RETURN(const bool is_remapped,
+                         BoolOr(json, "use_remap", false));
+  if (is_remapped) {
+    return absl::UnimplementedError(
+        "use_remap true is not supported; supported: false");
+  }
+  CrossOptions cross;
+  NACRE_ASSIGN_OR_RETURN(cross.num_heads,
+                         RequiredInt(json, kHeads, kMaxLargeSize));
+  NACRE_ASSIGN_OR_RETURN(
+      cross.num_key_value_heads,
+      IntOr(json, kKvHeads, cross.num_heads, 1, kMaxLargeSize));
+  if (cross.num_heads % cross.num_key_value_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kKvHeads, " is ", cross.num_key_value_heads, ", no divisor of ", kHeads,
+        ", ", cross.num_heads));
+  }
+  if (IsAbsent(json, kHeadSize)) {
+    NACRE_ASSIGN_OR_RETURN(
+        const int hidden,
+        RequiredInt(json, "large_hidden_size", kMaxLargeSize));
+    cross.head_dim = hidden / cross.num_heads;
+    if (hidden % cross.num_heads != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("large_hidden_size is ", hidden, ", no multiple of ",
+                       kHeads, ", ", cross.num_heads));
+    }
+  } else {
+    NACRE_ASSIGN_OR_RETURN(cross.head_dim,
+                           RequiredInt(json, kHeadSize, kMaxLargeSize));
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      cross.max_depth,
+      IntOr(json, "block_size", kDefaultBlockSize, 1, kMaxCrossDepth));
+  return cross;
+}
+
+ModelConfig CrossHeads(const CrossOptions& cross) {
+  ModelConfig heads;
+  heads.rope.theta = kCrossRopeTheta;
+  heads.num_attention_heads = cross.num_heads;
+  heads.num_key_value_heads = cross.num_key_value_heads;
+  heads.head_dim = cross.head_dim;
+  return heads;
+}
+
+}  // namespace nacre::model

@@ -1,0 +1,128 @@
+#include "model/target_reader.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "model/config_cross.h"
+
+namespace nacre::model {
+namespace {
+
+TargetRowShape ShapeOf(const ModelConfig& config) {
+  return {config.num_hidden_layers, config.cross->num_key_value_heads,
+          config.cross->head_dim};
+}
+
+KvPool::Shape PoolShape(const ModelConfig& config,
+                        const kernels::Backend& backend) {
+  const TargetRowShape shape = ShapeOf(config);
+  return {shape.num_layers, shape.num_key_value_heads, shape.head_dim,
+          backend.kv_type()};
+}
+
+}  // namespace
+
+class TargetReader::Sequence final : public TargetSequence {
+ public:
+  Sequence(TargetReader* reader, std::unique_ptr<KvSequence> kv)
+      : reader_(reader), kv_(std::move(kv)) {}
+
+  int length() const override { return kv_->length(); }
+
+  void Append(absl::Span<const float> rows) override {
+    const TargetRowShape& shape = reader_->shape_;
+    const size_t size = static_cast<size_t>(shape.row_size());
+    NACRE_CHECK(rows.size() % size == 0, "a part of a target's row");
+    const int count = std::min(static_cast<int>(rows.size() / size),
+                               kv_->max_length() - kv_->length());
+    if (count == 0) return;
+    std::vector<kernels::RowContext> contexts;
+    for (int i = 0; i < count; ++i) {
+      contexts.push_back({kv_->block_table(), kv_->length() + i});
+    }
+    const size_t part = size / static_cast<size_t>(2 * shape.num_layers);
+    for (int layer = 0; layer < shape.num_layers; ++layer) {
+      const float* const key =
+          rows.data() + static_cast<size_t>(2 * layer) * part;
+      reader_->backend_->StoreKv(key, key + part, shape.row_size(), contexts,
+                                 reader_->pool_->layer(layer));
+    }
+    kv_->Append(count);
+  }
+
+  TargetKv seen() const {
+    return {length() == 0 ? nullptr : kv_->block_table(), length()};
+  }
+
+ private:
+  TargetReader* const reader_;
+  const std::unique_ptr<KvSequence> kv_;
+};
+
+TargetReader::TargetReader(const ModelConfig& config, CrossLayers weights,
+                           kernels::Backend* backend)
+    : hidden_size_(config.hidden_size),
+      shape_(ShapeOf(config)),
+      heads_(CrossHeads(*config.cross)),
+      weights_(std::move(weights)),
+      backend_(backend),
+      cross_(heads_, backend) {}
+
+int64_t TargetReader::CacheBytes(const ModelConfig& config,
+                                 int64_t capacity_tokens,
+                                 const kernels::Backend& backend) {
+  return std::max<int64_t>(capacity_tokens, KvPool::kBlockSize) *
+         KvPool::BytesPerToken(PoolShape(config, backend));
+}
+
+absl::StatusOr<std::unique_ptr<TargetReader>> TargetReader::Create(
+    const Checkpoint& checkpoint, const ModelConfig& config,
+    int64_t capacity_tokens, kernels::Backend* backend) {
+  if (backend->location() != kernels::Location::kHost) {
+    return absl::UnimplementedError(absl::StrCat(
+        "a GliDe draft does not run on the backend ", backend->numerics_id(),
+        "; on \"cpu\" and \"reference\" it does"));
+  }
+  NACRE_ASSIGN_OR_RETURN(CrossLayers weights,
+                         LoadCrossLayers(checkpoint, config,
+                                         CrossHeads(*config.cross), backend));
+  std::unique_ptr<TargetReader> reader(
+      new TargetReader(config, std::move(weights), backend));
+  NACRE_ASSIGN_OR_RETURN(
+      reader->pool_,
+      KvPool::Create(backend, PoolShape(config, *backend),
+                     CacheBytes(config, capacity_tokens, *backend)));
+  return reader;
+}
+
+absl::StatusOr<std::unique_ptr<TargetSequence>> TargetReader::NewSequence(
+    int max_length) {
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> kv,
+                         pool_->Reserve(max_length));
+  cross_.Reserve(max_length);
+  return std::make_unique<Sequence>(this, std::move(kv));
+}
+
+void TargetReader::Add(const SequenceRows& rows, int length) {
+  TargetKv seen;
+  if (rows.target != nullptr) {
+    seen = static_cast<const Sequence*>(rows.target)->seen();
+  }
+  const int positions =
+      static_cast<int>(rows.token_ids.size() - rows.nodes.size());
+  for (int i = 0; i < positions; ++i) cross_.Add(seen, length + i);
+  for (const TreeNode& node : rows.nodes) cross_.Add(seen, node.position);
+}
+
+void TargetReader::Run(int layer, Activations* activations) {
+  cross_.Run(weights_.layers[static_cast<size_t>(layer)], pool_->layer(layer),
+             hidden_size_, activations);
+}
+
+}  // namespace nacre::model

@@ -1,0 +1,67 @@
+// What makes a Llama a GliDe draft of a target that runs elsewhere: cross
+// attention (cross_attention.h), and a cache of the target's keys and values,
+// which come row by row.
+//
+// Thread-compatible: the model's thread.
+
+#ifndef MODEL_TARGET_READER_H_
+#define MODEL_TARGET_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "model/activations.h"
+#include "model/checkpoint.h"
+#include "model/config.h"
+#include "model/cross_attention.h"
+#include "model/glide_weights.h"
+#include "model/kv_pool.h"
+#include "model/language_model.h"
+
+namespace nacre::model {
+
+class TargetReader {
+ public:
+  // Of a config with `cross`, with room for so many positions of the target.
+  // `backend` outlives it. Errors: UNIMPLEMENTED for a backend that is not the
+  // host's, of LoadCrossLayers and of KvPool::Create.
+  static absl::StatusOr<std::unique_ptr<TargetReader>> Create(
+      const Checkpoint& checkpoint, const ModelConfig& config,
+      int64_t capacity_tokens, kernels::Backend* backend);
+  // That room, in the backend's memory.
+  static int64_t CacheBytes(const ModelConfig& config, int64_t capacity_tokens,
+                            const kernels::Backend& backend);
+
+  const TargetRowShape& shape() const { return shape_; }
+  const CrossLayers& weights() const { return weights_; }
+  // RESOURCE_EXHAUSTED where there is no room.
+  absl::StatusOr<std::unique_ptr<TargetSequence>> NewSequence(int max_length);
+
+  // The rows of a step, in its order: Clear, then those of each sequence, which
+  // `length` positions come before. The sequence is one of this reader's.
+  void Clear() { cross_.Clear(); }
+  void Add(const SequenceRows& rows, int length);
+  // After a layer's own attention: adds to activations->attended.
+  void Run(int layer, Activations* activations);
+
+ private:
+  class Sequence;
+
+  TargetReader(const ModelConfig& config, CrossLayers weights,
+               kernels::Backend* backend);
+
+  const int hidden_size_;
+  const TargetRowShape shape_;
+  const ModelConfig heads_;
+  const CrossLayers weights_;
+  kernels::Backend* const backend_;
+  std::unique_ptr<KvPool> pool_;
+  CrossAttention cross_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_TARGET_READER_H_

@@ -1,0 +1,270 @@
+// The target's keys and values in the draft engine: the text that a session
+// begins with waits for its rows, nothing else does, and each session sees its
+// own.
+
+#include "draft_worker/kv_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/draft_worker/draft_fixture.h"
+
+namespace nacre::draft_worker {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr model::TargetRowShape kShape = {1, 1, 1};  // two numbers a row
+
+class FakeReader final : public worker::TensorReader {
+ public:
+  void Subscribe(Subscription subscription) override {
+    EXPECT_EQ(open.count(subscription.channel), 0u) << "subscribed to twice";
+    open[subscription.channel] = std::move(subscription);
+  }
+  void WantRows(uint64_t channel, int end) override {
+    open.at(channel).rows->end = end;
+  }
+  void Unsubscribe(uint64_t channel) override {
+    EXPECT_EQ(open.erase(channel), 1u);
+  }
+  std::map<uint64_t, Subscription> open;
+};
+
+class KvReaderTest : public ::testing::Test {
+ protected:
+  explicit KvReaderTest(worker::StepBudget budget = {}) {
+    TableModelOptions options;
+    options.reads_target = kShape;
+    options.context_length = 4000;
+    // A row sees what is there when it is fed.
+    options.on_sequence = [this](const model::SequenceRows& rows) {
+      ASSERT_EQ(rows.target != nullptr, has_target_);
+      const int there = has_target_ ? rows.target->length() : 0;
+      for (size_t i = 0; i < rows.token_ids.size(); ++i) {
+        const int position = rows.sequence->length() + static_cast<int>(i);
+        missing_.push_back(std::max(0, position - there));
+      }
+      if (has_target_) last_target_ = rows.target;
+    };
+    fixture_ = std::make_unique<DraftFixture>(options, budget, nullptr, nullptr,
+                                              &reader_);
+  }
+
+  static OpenDraft Opening(uint64_t id = 1, int num_slots = 0) {
+    OpenDraft open = MakeOpen(id, {3, 4, 5, 6, 7}, /*lead=*/3);
+    open.sampling.repetition_penalty = 1;
+    open.hidden_address = "target:1";
+    open.kv_channel = 70 + id;
+    open.num_slots = num_slots;
+    open.max_length = 2500;
+    return open;
+  }
+  // Rows `first` to `end` - 1, whose values say which they are.
+  void Send(uint64_t id, int first, int end) {
+    worker::ReceivedTensor received;
+    received.tensor.tag.channel = 70 + id;
+    received.tensor.tag.position = first;
+    received.tensor.tag.is_rows = true;
+    received.tensor.shape = {end - first, kShape.row_size()};
+    std::vector<float> values;
+    for (int i = first; i < end; ++i) {
+      values.push_back(static_cast<float>(100 * id) + static_cast<float>(i));
+      values.push_back(0.5f);
+    }
+    received.tensor.Own(std::move(values));
+    sinks_.at(id)->OnTensor(std::move(received));
+  }
+  void Open(const OpenDraft& open) {
+    fixture_->Open(open);
+    fixture_->Drain();
+    const auto it = reader_.open.find(70 + open.session_id);
+    if (it != reader_.open.end()) sinks_[open.session_id] = it->second.sink;
+  }
+  std::vector<int32_t> Drafted(uint64_t id = 1) {
+    fixture_->Drain();
+    return fixture_->TakeDrafted(id);
+  }
+  std::vector<int> TakeMissing() { return std::exchange(missing_, {}); }
+
+  FakeReader reader_;
+  std::map<uint64_t, std::shared_ptr<worker::TensorSink>> sinks_;
+  bool has_target_ = true;
+  std::vector<int> missing_;  // of each row fed
+  const model::TargetSequence* last_target_ = nullptr;
+  std::unique_ptr<DraftFixture> fixture_;
+};
+
+TEST_F(KvReaderTest, AsksForWhatTheDrafterReads) {
+  Open(Opening());
+  ASSERT_EQ(reader_.open.size(), 1u);
+  const auto& subscription = reader_.open.at(71);
+  EXPECT_EQ(subscription.address, "target:1");
+  EXPECT_EQ(subscription.num_values, 2u);
+  ASSERT_TRUE(subscription.rows.has_value());
+  EXPECT_EQ(subscription.rows->shape, kShape);
+  EXPECT_EQ(subscription.rows->end, 4 + KvReader::kAhead);
+  DraftCommands commands;
+  commands.stream = 1;
+  commands.close = {1};
+  fixture_->engine->Push(std::move(commands));
+  fixture_->Drain();
+  EXPECT_THAT(reader_.open, IsEmpty());
+  Send(1, 0, 2);  // on its way when the session was closed
+  fixture_->Drain();
+  EXPECT_EQ(fixture_->engine->tensor_use().stale, 1u);
+}
+
+TEST_F(KvReaderTest, WithoutAChannelItReadsNothing) {
+  has_target_ = false;
+  OpenDraft open = Opening();
+  open.kv_channel = 0;
+  Open(open);
+  EXPECT_THAT(reader_.open, IsEmpty());
+  EXPECT_EQ(Drafted().size(), 3u);
+}
+
+// A row is fed when the target's rows before it are there.
+TEST_F(KvReaderTest, TheFirstTextWaitsForItsRows) {
+  for (const int num_slots : {0, 16}) {
+    SCOPED_TRACE(num_slots);
+    const uint64_t id = num_slots == 0 ? 1 : 2;
+    Open(Opening(id, num_slots));
+    EXPECT_EQ(TakeMissing(), std::vector<int>{0}) << "the first row sees none";
+    Send(id, 0, 2);
+    fixture_->Drain();
+    EXPECT_THAT(fixture_->tails[id], IsEmpty());
+    EXPECT_THAT(TakeMissing(), ElementsAre(0, 0));
+    Send(id, 2, 4);
+    fixture_->Drain();
+    EXPECT_THAT(fixture_->tails[id], Not(IsEmpty()));
+    // The rest of the text, then what it drafts, ahead of the target.
+    EXPECT_THAT(std::vector<int>(missing_.begin(), missing_.begin() + 2),
+                Each(0));
+    EXPECT_GT(missing_.back(), 0);
+    TakeMissing();
+  }
+}
+
+TEST_F(KvReaderTest, RowsComeAgainAndInPartsAndOutOfOrder) {
+  Open(Opening());
+  Send(1, 0, 2);
+  Send(1, 0, 2);   // again
+  Send(1, 3, 4);   // before what is between
+  Send(1, 1, 3);   // in part again
+  Send(1, 3, 9);   // and on
+  EXPECT_EQ(Drafted().size(), 3u);
+  ASSERT_NE(last_target_, nullptr);
+  ASSERT_EQ(last_target_->length(), 9);
+  const auto& rows =
+      static_cast<const nacre::testing::TargetTable*>(last_target_)->rows;
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_EQ(rows[static_cast<size_t>(2 * i)], 100.0f + static_cast<float>(i));
+  }
+  EXPECT_EQ(fixture_->engine->tensor_use().stale, 2u);
+}
+
+TEST_F(KvReaderTest, EachSessionSeesItsOwn) {
+  Open(Opening(1));
+  Open(Opening(2));
+  Send(2, 0, 4);
+  EXPECT_EQ(Drafted(2).size(), 3u);
+  EXPECT_THAT(Drafted(1), IsEmpty());
+  ASSERT_NE(last_target_, nullptr);
+  EXPECT_EQ(static_cast<const nacre::testing::TargetTable*>(last_target_)
+                ->rows.front(),
+            200.0f);
+  Send(1, 0, 4);
+  EXPECT_EQ(Drafted(1).size(), 3u);
+}
+
+// The target has failed, or does not have what was asked for.
+TEST_F(KvReaderTest, LostItGoesOnWithWhatIsThere) {
+  Open(Opening());
+  Send(1, 0, 2);
+  EXPECT_THAT(Drafted(), IsEmpty());
+  sinks_.at(1)->OnLost(71, absl::UnavailableError("gone"));
+  EXPECT_EQ(Drafted().size(), 3u);
+  EXPECT_EQ(last_target_->length(), 2);
+  DraftCommands commands;
+  commands.stream = 1;
+  commands.close = {1};
+  fixture_->engine->Push(std::move(commands));
+  fixture_->Drain();
+  EXPECT_EQ(reader_.open.size(), 1u) << "a lost channel is not given up again";
+}
+
+// Such as one that does not know of rows: it never answers.
+TEST_F(KvReaderTest, ATargetThatSendsNoneIsNotWaitedForForEver) {
+  Open(Opening());
+  std::vector<int32_t> drafted;
+  int committed = 5;
+  while (drafted.empty() && committed < 500) {
+    fixture_->Commit(1, committed, {2, 9});
+    committed += 2;
+    drafted = Drafted();
+  }
+  EXPECT_EQ(drafted.size(), 3u);
+  EXPECT_GT(committed, 4 + KvReader::kPatience);
+  EXPECT_LE(committed, 4 + KvReader::kPatience + 2);
+}
+
+TEST_F(KvReaderTest, AsksForMoreAsRowsCome) {
+  Open(Opening());
+  const int first = 4 + KvReader::kAhead;
+  Send(1, 0, 500);
+  fixture_->Drain();
+  EXPECT_EQ(reader_.open.at(71).rows->end, first);
+  Send(1, 500, 600);
+  fixture_->Drain();
+  EXPECT_EQ(reader_.open.at(71).rows->end, 600 + KvReader::kAhead);
+}
+
+// What it drafts is what it would draft: rows change no token of a table.
+TEST_F(KvReaderTest, CommitsGoOnBesideRows) {
+  const OpenDraft open = Opening();
+  Open(open);
+  Send(1, 0, 4);
+  std::vector<int32_t> text = open.token_ids;
+  for (int turn = 0; turn < 20; ++turn) {
+    const std::vector<int32_t> drafted = Drafted();
+    ASSERT_THAT(drafted, Not(IsEmpty()));
+    EXPECT_EQ(drafted,
+              Continue(fixture_->model, open, text,
+                       static_cast<int>(drafted.size())));
+    // The target disagrees at the second one.
+    const int at = static_cast<int>(text.size());
+    text.push_back(drafted[0]);
+    text.push_back((drafted[1] + 1) % 16);
+    fixture_->Commit(1, at, {text[text.size() - 2], text.back()});
+    if (turn % 2 == 0) Send(1, at - 1, at + 1);
+  }
+  EXPECT_TRUE(fixture_->failures.empty());
+}
+
+TEST_F(KvReaderTest, WithoutRoomForRowsItDraftsWithout) {
+  has_target_ = false;
+  OpenDraft open = Opening();
+  TableModelOptions options;
+  options.reads_target = kShape;
+  options.kv_capacity_tokens = 700;  // the sequence leaves 200
+  DraftFixture fixture(options, {}, nullptr, nullptr, &reader_);
+  open.max_length = 500;
+  fixture.Open(open);
+  fixture.Drain();
+  EXPECT_THAT(reader_.open, IsEmpty());
+  EXPECT_EQ(fixture.TakeDrafted(1).size(), 3u);
+}
+
+}  // namespace
+}  // namespace nacre::draft_worker

@@ -1,0 +1,125 @@
+// A GliDe draft on a worker of its own: the target's keys and values come to it
+// between real processes, and no token depends on whether they do.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "common/files.h"
+#include "tests/integration/processes.h"
+#include "tests/integration/streams.h"
+#include "tests/testing/fault_proxy.h"
+
+namespace nacre::integration {
+namespace {
+
+using nacre::testing::FaultProxy;
+
+constexpr v1::Method kMethods[] = {v1::METHOD_SD, v1::METHOD_PEARL,
+                                   v1::METHOD_ASYNC};
+
+// One pair. The target is reached through a proxy: first by the coordinator,
+// then by the draft.
+class GlideRemoteTest : public ::testing::Test {
+ protected:
+  GlideRemoteTest()
+      : to_target_([file = AddressFile()] {
+          const auto content = ReadFile(file);
+          return std::string(content.ok() ? absl::StripAsciiWhitespace(*content)
+                                          : "");
+        }) {
+    Processes::Options options;
+    options.by_role["target"] = {"--advertise", to_target_.address(),
+                                 "--address-file", AddressFile()};
+    options.by_role["draft"] = {"--model", NACRE_MODELS "/glide"};
+    processes_ = std::make_unique<Processes>(options);
+    processes_->StartWorkers();
+    client_ = std::make_unique<tools::GenerationClient>(processes_->address());
+  }
+
+  v1::Complete Generate(
+      const v1::GenerateRequest& request,
+      const std::function<void(const v1::Chunk&)>& on_chunk = {}) {
+    const auto complete =
+        client_->Generate(request, kCallTimeout, [&](const v1::Chunk& chunk) {
+          if (on_chunk) on_chunk(chunk);
+        });
+    EXPECT_TRUE(complete.ok()) << complete.status();
+    return complete.value_or(v1::Complete());
+  }
+  static v1::GenerateRequest Drafted(int kind, v1::Method method,
+                                     int max_tokens) {
+    v1::GenerateRequest request = StreamRequest(kind, method, max_tokens);
+    request.mutable_speculation()->set_suffixes(false);
+    return request;
+  }
+  Tokens Expected(int kind, int max_tokens) {
+    return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, max_tokens)));
+  }
+  double Metric(const std::string& name, const std::string& process,
+                const std::string& label = "") {
+    return telemetry::Sum(processes_->Scrape(process), name, label);
+  }
+  std::string AddressFile() const { return folder_.path() + "/address"; }
+
+  const tools::TemporaryFolder folder_;  // before what it names a file for
+  FaultProxy to_target_;
+  std::unique_ptr<Processes> processes_;
+  std::unique_ptr<tools::GenerationClient> client_;
+};
+
+TEST_F(GlideRemoteTest, EveryMethodReadsKeysAndSaysWhatArSays) {
+  uint64_t accepted = 0;
+  for (const int kind : {0, 1, 2}) {
+    const Tokens expected = Expected(kind, 60);
+    for (const v1::Method method : kMethods) {
+      for (const char* tree : {"chain", "best"}) {
+        v1::GenerateRequest request = Drafted(kind, method, 60);
+        request.mutable_speculation()->set_tree(tree);
+        const v1::Complete complete = Generate(request);
+        EXPECT_EQ(Ids(complete), expected) << method << tree;
+        accepted += complete.speculation().accepted();
+      }
+    }
+  }
+  EXPECT_GT(accepted, 0u);
+  EXPECT_GT(Metric("nacre_draft_tensors_received_total", "draft"), 0);
+  EXPECT_EQ(Metric("nacre_draft_tensors_dropped_total", "draft", "malformed"),
+            0);
+  EXPECT_EQ(Metric("nacre_draft_tensor_channels_lost_total", "draft"), 0);
+  EXPECT_GE(Metric("nacre_target_tensors_sent_total", "target"),
+            Metric("nacre_draft_tensors_received_total", "draft"));
+  // The coordinator's connection and the draft's.
+  EXPECT_EQ(to_target_.connections(), 2);
+  processes_->Stop();
+}
+
+TEST_F(GlideRemoteTest, ALostChannelCostsNoToken) {
+  constexpr int kTokens = 200;
+  Generate(Drafted(1, v1::METHOD_ASYNC, 20));  // the draft dials the target
+  for (const v1::Method method : kMethods) {
+    const Tokens expected = Expected(1, kTokens);
+    bool cut = false;
+    const v1::Complete complete =
+        Generate(Drafted(1, method, kTokens), [&](const v1::Chunk& chunk) {
+          if (chunk.first_index() < 60 || std::exchange(cut, true)) return;
+          to_target_.SetLimit(1);
+        });
+    EXPECT_TRUE(cut);
+    EXPECT_EQ(Ids(complete), expected) << method;
+    // It cannot be opened anew yet: without any rows from the start.
+    const v1::Complete without = Generate(Drafted(1, method, kTokens));
+    EXPECT_EQ(Ids(without), expected) << method;
+    EXPECT_GT(without.speculation().accepted(), 0u) << "it drafts without them";
+    to_target_.SetLimit(2);
+    EXPECT_EQ(Ids(Generate(Drafted(1, method, kTokens))), expected) << method;
+  }
+  EXPECT_EQ(Metric("nacre_draft_tensor_channels_lost_total", "draft"), 6);
+  processes_->Stop();
+}
+
+}  // namespace
+}  // namespace nacre::integration

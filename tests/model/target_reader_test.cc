@@ -1,0 +1,207 @@
+// A GliDe draft whose target runs elsewhere: it says, bit by bit, what the same
+// draft beside its target says of as many of the target's rows.
+
+#include "model/target_reader.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/json_fields.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "model/target_rows.h"
+#include "tests/model/glide_golden.h"
+
+namespace nacre::model {
+namespace {
+
+using ::testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+
+// The goldens' files do not say how many heads the target keeps: beside it the
+// draft finds out.
+std::string FolderThatSaysHeads(const std::string& kind) {
+  const std::string folder = CopyOfGlide(kind, "target_reader_" + kind);
+  const std::string path = folder + "/config.json";
+  Json json = Json::parse(nacre::testing::ReadFile(path));
+  json["large_num_key_value_heads"] = 2;
+  nacre::testing::WriteFile(path, json.dump());
+  return folder;
+}
+
+// The draft of a pair, as a model of its own.
+struct Remote {
+  Remote(const std::string& backend_name, const std::string& kind)
+      : backend(NamedBackend(backend_name)) {
+    const std::string folder = FolderThatSaysHeads(kind);
+    auto loaded =
+        LoadModel(folder, backend.get(), {.kv_cache_bytes = 1 << 18});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    model = *std::move(loaded);
+  }
+
+  std::vector<LogitRow> Rows(const SequenceRows& rows) {
+    const auto logits = model->Forward({&rows, 1});
+    EXPECT_TRUE(logits.ok()) << logits.status();
+    const size_t vocab = static_cast<size_t>(model->info().vocab_size);
+    std::vector<LogitRow> result;
+    for (size_t at = 0; at < logits->size(); at += vocab) {
+      result.emplace_back(logits->begin() + at, logits->begin() + at + vocab);
+    }
+    return result;
+  }
+
+  // As GlidePair::Run, beside what has come of the target.
+  std::vector<LogitRow> Run(const Ids& prompt, const GlideCase& each,
+                            const TargetSequence* target) {
+    const auto sequence = *model->NewTreeSequence(40, GlidePair::kSlots, {});
+    SequenceRows rows = {sequence.get(), prompt,
+                         static_cast<int>(prompt.size())};
+    rows.target = target;
+    std::vector<LogitRow> all = Rows(rows);
+    for (size_t i = 0; i < each.fed.size(); ++i) {
+      const int32_t slot = static_cast<int32_t>(i);
+      const TreeNode node = {slot, slot == 0 ? kNoSlot : slot - 1,
+                             sequence->length() + slot};
+      rows.token_ids = {&each.fed[i], 1};
+      rows.nodes = {&node, 1};
+      rows.num_logits = 1;
+      const auto said = Rows(rows);
+      all.insert(all.end(), said.begin(), said.end());
+    }
+    return all;
+  }
+
+  // What has come when so many rows have, `chunk` at a time.
+  std::unique_ptr<TargetSequence> Seen(GlidePair* pair, const Sequence& kept,
+                                       int count, int chunk) {
+    auto target = *model->NewTargetSequence(40);
+    std::vector<float> rows;
+    for (int at = 0; at < count; at += chunk) {
+      ReadTargetRows(pair->target.get(), kept, *model->reads_target(), at,
+                     std::min(chunk, count - at), &rows);
+      target->Append(rows);
+    }
+    EXPECT_EQ(target->length(), count);
+    return target;
+  }
+
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<LanguageModel> model;
+};
+
+class TargetReaderTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TargetReaderTest, SaysWhatTheDraftBesideItsTargetSays) {
+  for (const std::string kind : kGlideKinds) {
+    SCOPED_TRACE(kind);
+    const GlideGolden golden = ReadGlideGolden(kind);
+    GlidePair pair(GetParam(), GlideFolder(kind));
+    Remote remote(GetParam(), kind);
+    const auto kept = pair.Fed(golden.prompt);
+    int num_cases = 0;
+    for (const GlideCase& each : golden.cases) {
+      if (each.first != 0) continue;  // a draft elsewhere sees the whole text
+      ++num_cases;
+      const auto whole = pair.Run(golden.prompt, each, *kept);
+      for (const int chunk : {1, 3, 40}) {
+        const auto seen = remote.Seen(&pair, *kept, each.target, chunk);
+        EXPECT_EQ(remote.Run(golden.prompt, each, seen.get()), whole)
+            << each.target << " rows, " << chunk << " at a time";
+      }
+    }
+    EXPECT_GE(num_cases, 3);
+  }
+}
+
+TEST_P(TargetReaderTest, SeesNothingWithoutRows) {
+  const GlideGolden golden = ReadGlideGolden("one_layer");
+  GlidePair pair(GetParam(), GlideFolder("one_layer"));
+  Remote remote(GetParam(), "one_layer");
+  const auto kept = pair.Fed(golden.prompt);
+  GlideCase each = golden.cases.front();
+  each.target = 0;
+  each.first = 0;
+  const auto said = pair.Run(golden.prompt, each, *kept);
+  EXPECT_EQ(remote.Run(golden.prompt, each, nullptr), said);
+  const auto empty = *remote.model->NewTargetSequence(40);
+  EXPECT_EQ(remote.Run(golden.prompt, each, empty.get()), said);
+  each.target = static_cast<int>(golden.prompt.size());
+  EXPECT_NE(pair.Run(golden.prompt, each, *kept), said) << "rows do nothing";
+}
+
+// A step of several sequences, each with what has come for it.
+TEST_P(TargetReaderTest, ARowDoesNotDependOnTheOthers) {
+  const GlideGolden golden = ReadGlideGolden("two_layers");
+  GlidePair pair(GetParam(), GlideFolder("two_layers"));
+  Remote remote(GetParam(), "two_layers");
+  const auto kept = pair.Fed(golden.prompt);
+  std::vector<std::vector<LogitRow>> alone;
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  std::vector<std::unique_ptr<TargetSequence>> seen;
+  std::vector<SequenceRows> batch;
+  for (const int count : {0, 5, 1, 3}) {
+    seen.push_back(remote.Seen(&pair, *kept, count, 2));
+    const auto single = *remote.model->NewSequence(40);
+    SequenceRows rows = {single.get(), golden.prompt, 1};
+    rows.target = seen.back().get();
+    alone.push_back(remote.Rows(rows));
+    sequences.push_back(*remote.model->NewSequence(40));
+    rows.sequence = sequences.back().get();
+    batch.push_back(rows);
+  }
+  const auto logits = *remote.model->Forward(batch);
+  const size_t vocab = logits.size() / batch.size();
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const auto row = logits.subspan(i * vocab, vocab);
+    EXPECT_EQ(LogitRow(row.begin(), row.end()), alone[i].front()) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, TargetReaderTest,
+                         ::testing::Values("reference", "cpu", "cpu_kvbf16"),
+                         [](const auto& info) {
+                           return std::string(info.param);
+                         });
+
+TEST(TargetReadersTest, WhatPassesTheReservedLengthIsLeftOut) {
+  const GlideGolden golden = ReadGlideGolden("one_layer");
+  GlidePair pair("cpu", GlideFolder("one_layer"));
+  Remote remote("cpu", "one_layer");
+  const auto kept = pair.Fed(golden.prompt);
+  ASSERT_GE(kept->length(), 4);
+  const auto target = *remote.model->NewTargetSequence(3);
+  std::vector<float> rows;
+  ReadTargetRows(pair.target.get(), *kept, *remote.model->reads_target(), 0, 4,
+                 &rows);
+  target->Append(rows);
+  EXPECT_EQ(target->length(), 3);
+  target->Append(rows);
+  EXPECT_EQ(target->length(), 3);
+}
+
+TEST(TargetReadersTest, NoRoomIsSaid) {
+  Remote remote("cpu", "one_layer");
+  std::vector<std::unique_ptr<TargetSequence>> all;
+  absl::Status status;
+  for (int i = 0; i < 100000 && status.ok(); ++i) {
+    auto next = remote.model->NewTargetSequence(1000);
+    status = next.status();
+    if (next.ok()) all.push_back(*std::move(next));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(remote.model->info().description,
+              HasSubstr("a GliDe draft over the target's last 1 layers"));
+}
+
+TEST(TargetReadersTest, AModelThatIsNoneReadsNothing) {
+  GlidePair pair("cpu", GlideFolder("one_layer"));
+  EXPECT_EQ(pair.target->reads_target(), nullptr);
+  EXPECT_EQ(pair.target->NewTargetSequence(4).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace nacre::model

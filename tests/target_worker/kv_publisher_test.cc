@@ -1,0 +1,169 @@
+// What the target engine publishes of its keys and values: all rows of
+// committed positions, in order, to those that want them.
+
+#include "target_worker/kv_publisher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "model/target_rows.h"
+#include "tests/target_worker/real_engine.h"
+
+namespace nacre::target_worker {
+namespace {
+
+using ::testing::HasSubstr;
+using RowsWanted = worker::TensorPublisher::RowsWanted;
+
+// One reader, of channel 7, who asks as a test says.
+class OneReader final : public worker::TensorPublisher {
+ public:
+  bool HasReaders(uint64_t) const override { return false; }
+  void Publish(const worker::Tensor&) override {
+    ADD_FAILURE() << "a hidden state";
+  }
+  absl::optional<RowsWanted> WantedRows(uint64_t channel) const override {
+    if (channel != 7 || wanted.first >= wanted.end || is_busy) {
+      return absl::nullopt;
+    }
+    return wanted;
+  }
+  void PublishRows(const worker::Tensor& tensor) override {
+    EXPECT_TRUE(tensor.tag.is_rows);
+    EXPECT_EQ(tensor.tag.channel, 7u);
+    EXPECT_EQ(tensor.tag.position, wanted.first);
+    wanted.first += tensor.shape[0];
+    EXPECT_LE(wanted.first, wanted.end);
+    const absl::Span<const float> values = tensor.values.host();
+    rows.insert(rows.end(), values.begin(), values.end());
+    sizes.push_back(tensor.shape[0]);
+  }
+  void RefuseRows(uint64_t channel, const RowsWanted& refused,
+                  const absl::Status& why) override {
+    EXPECT_EQ(channel, 7u);
+    EXPECT_EQ(refused, wanted);
+    refusal = why;
+    wanted.end = 0;
+  }
+
+  RowsWanted wanted;
+  bool is_busy = false;
+  std::vector<float> rows;
+  std::vector<int> sizes;
+  absl::Status refusal;
+};
+
+class KvPublisherTest : public ::testing::Test {
+ protected:
+  KvPublisherTest() : engine_(nullptr, &reader_) {
+    const kernels::KvLayer& layer = engine_.model()->kept_kv()->layers.front();
+    reader_.wanted = {{2, layer.num_kv_heads, layer.head_dim}, "", 0, 1000};
+  }
+
+  static OpenTarget Opening(bool in_slots, float temperature) {
+    OpenTarget open = RealOpen(in_slots ? 2 : 1, temperature);
+    open.suffixes.reset();
+    open.kv_channel = 7;
+    open.epoch = 3;
+    open.has_draft = true;
+    open.plan.window = 4;
+    return open;
+  }
+
+  // All that it says, beside a draft that is right and wrong by turns.
+  void Run(const OpenTarget& open) {
+    const uint64_t id = open.session_id;
+    engine_.Open(open);
+    int turn = 0;
+    while (engine_.finish[id] == speculation::FinishReason::kNone) {
+      TargetCommands commands;
+      commands.stream = 1;
+      const int length = static_cast<int>(engine_.tokens[id].size());
+      commands.acknowledged.push_back({id, length});
+      speculation::Tail tail;
+      tail.epoch = 3;
+      tail.base_length = tail.first_position = length;
+      // The only two tokens that it may say.
+      tail.token_ids = {11, turn % 2 == 0 ? 11 : 12, 12, 11};
+      if (++turn % 3 != 0) commands.tails.push_back({id, tail});
+      engine_.engine()->Push(std::move(commands));
+      ASSERT_TRUE(engine_.engine()->RunOnce().ok());
+      reader_.is_busy = turn % 4 == 0;
+    }
+  }
+
+  // What a model says that is fed these tokens at once.
+  std::vector<float> RowsOf(const std::vector<int32_t>& tokens, int count) {
+    RealEngine fresh(nullptr);
+    const auto sequence = *fresh.model()->NewSequence(64);
+    const model::SequenceRows rows = {sequence.get(), tokens, 1};
+    EXPECT_TRUE(fresh.model()->Forward({&rows, 1}).ok());
+    std::vector<float> result;
+    model::ReadTargetRows(fresh.model(), *sequence, reader_.wanted.shape, 0,
+                          count, &result);
+    return result;
+  }
+
+  void ExpectAllRows(const OpenTarget& open) {
+    Run(open);
+    const std::vector<int32_t>& said = engine_.tokens[open.session_id];
+    const int count = reader_.wanted.first;
+    // All but those of the last step, of which nothing more is drafted.
+    EXPECT_GE(count, static_cast<int>(said.size()) - 8);
+    EXPECT_LT(count, static_cast<int>(said.size()));
+    EXPECT_EQ(reader_.rows, RowsOf(said, count));
+    EXPECT_GE(reader_.sizes.size(), 3u);
+  }
+
+  OneReader reader_;
+  RealEngine engine_;
+};
+
+TEST_F(KvPublisherTest, RowsAreThoseOfTheTextThatIsCommitted) {
+  ExpectAllRows(Opening(/*in_slots=*/false, 0.9f));
+}
+
+TEST_F(KvPublisherTest, AlsoWhereTheRowsOfAStepWereATree) {
+  ExpectAllRows(Opening(/*in_slots=*/true, 0.9f));
+}
+
+TEST_F(KvPublisherTest, NoMoreThanIsWanted) {
+  reader_.wanted.first = 3;
+  reader_.wanted.end = 9;
+  Run(Opening(false, 0));
+  EXPECT_EQ(reader_.wanted.first, 9);
+  EXPECT_EQ(reader_.sizes, std::vector<int>{6});
+}
+
+TEST_F(KvPublisherTest, WithoutAChannelNothingIsAsked) {
+  OpenTarget open = Opening(false, 0);
+  open.kv_channel = 0;
+  Run(open);
+  EXPECT_TRUE(reader_.sizes.empty());
+}
+
+TEST_F(KvPublisherTest, ADraftOfAnotherTargetIsRefused) {
+  reader_.wanted.target_fingerprint = engine_.model()->info().fingerprint;
+  Run(Opening(false, 0));
+  EXPECT_TRUE(reader_.refusal.ok()) << reader_.refusal;
+  EXPECT_FALSE(reader_.sizes.empty());
+  reader_.wanted.target_fingerprint = "another";
+  reader_.wanted.end = 2000;
+  Run(Opening(true, 0));
+  EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(reader_.refusal.ToString(),
+              HasSubstr("the draft is of the target another, this is "));
+}
+
+TEST_F(KvPublisherTest, RowsThatItDoesNotHaveAreRefused) {
+  reader_.wanted.shape.head_dim = 99;
+  Run(Opening(false, 0));
+  EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(reader_.sizes.empty());
+}
+
+}  // namespace
+}  // namespace nacre::target_worker

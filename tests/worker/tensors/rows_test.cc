@@ -1,0 +1,248 @@
+// Keys and values from their publisher to their readers: all in order, as far
+// as they were asked for, and never in a heap.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "tests/worker/tensors/recording_sink.h"
+#include "worker/tensors/chunk_convert.h"
+#include "worker/tensors/publisher_service.h"
+#include "worker/tensors/reader_client.h"
+#include "worker/tensors/tensor_chunks.h"
+
+namespace nacre::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using RowsWanted = TensorPublisher::RowsWanted;
+
+constexpr model::TargetRowShape kShape = {2, 1, 3};
+constexpr size_t kRowSize = 12;
+
+class RowsTest : public ::testing::Test {
+ protected:
+  RowsTest() {
+    server_ = *rpc::RpcServer::Start({}, {&publisher_});
+    stub_ = v1::Tensors::NewStub(rpc::CreateChannel(server_->address()));
+  }
+  ~RowsTest() override {
+    publisher_.EndReaders(absl::UnavailableError("stopping"));
+    server_->Shutdown(absl::Seconds(10));
+  }
+
+  std::shared_ptr<RecordingSink> Subscribe(TensorReader& reader,
+                                           uint64_t channel, int end) {
+    auto sink = std::make_shared<RecordingSink>();
+    TensorReader::Subscription subscription;
+    subscription.address = server_->address();
+    subscription.channel = channel;
+    subscription.num_values = kRowSize;
+    subscription.sink = sink;
+    subscription.rows = {kShape, "made for this", end};
+    const int before = publisher_.stats().subscriptions;
+    reader.Subscribe(std::move(subscription));
+    EXPECT_TRUE(
+        Eventually([&] { return publisher_.stats().subscriptions > before; }));
+    return sink;
+  }
+  static Tensor Rows(uint64_t channel, int first, int count) {
+    Tensor tensor;
+    tensor.tag.channel = channel;
+    tensor.tag.position = first;
+    tensor.tag.is_rows = true;
+    tensor.shape = {count, static_cast<int>(kRowSize)};
+    std::vector<float> values;
+    for (size_t i = 0; i < static_cast<size_t>(count) * kRowSize; ++i) {
+      values.push_back(static_cast<float>(first) +
+                       static_cast<float>(i) / kRowSize);
+    }
+    tensor.Own(std::move(values));
+    return tensor;
+  }
+  // As an engine does, when the reader can take some.
+  void Publish(uint64_t channel, int first, int count) {
+    EXPECT_TRUE(Eventually([&] {
+      const auto wanted = publisher_.WantedRows(channel);
+      return wanted.has_value() && wanted->first == first;
+    }));
+    publisher_.PublishRows(Rows(channel, first, count));
+  }
+
+  TensorPublisherService publisher_;
+  std::unique_ptr<rpc::RpcServer> server_;
+  std::unique_ptr<v1::Tensors::Stub> stub_;
+};
+
+TEST_F(RowsTest, AllComeInOrderAsFarAsTheyAreWanted) {
+  EXPECT_EQ(publisher_.WantedRows(5), absl::nullopt);
+  TensorReaderClient reader({});
+  const auto sink = Subscribe(reader, 5, 7);
+  const RowsWanted wanted = {kShape, "made for this", 0, 7};
+  EXPECT_EQ(publisher_.WantedRows(5), wanted);
+  EXPECT_EQ(publisher_.WantedRows(6), absl::nullopt);
+  EXPECT_FALSE(publisher_.HasReaders(5)) << "hidden states are not wanted";
+  Publish(5, 0, 4);
+  Publish(5, 4, 3);
+  for (const auto& [first, count] : {std::pair(0, 4), std::pair(4, 3)}) {
+    const ReceivedTensor received = sink->AwaitTensor();
+    const Tensor sent = Rows(5, first, count);
+    EXPECT_EQ(received.tensor.tag, sent.tag);
+    EXPECT_EQ(received.tensor.shape, sent.shape);
+    EXPECT_EQ(received.tensor.values.host(), sent.values.host());
+  }
+  EXPECT_EQ(publisher_.WantedRows(5), absl::nullopt) << "no more was asked for";
+  reader.WantRows(5, 9);
+  Publish(5, 7, 2);
+  EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 7);
+  // Less than before takes nothing back, and what nobody has begun is nothing.
+  reader.WantRows(5, 3);
+  reader.WantRows(6, 3);
+  reader.WantRows(5, 10);
+  Publish(5, 9, 1);
+  EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 9);
+}
+
+TEST_F(RowsTest, EachReaderIsWhereItIs) {
+  TensorReaderClient first({}), second({});
+  const auto a = Subscribe(first, 5, 100);
+  Publish(5, 0, 6);
+  EXPECT_EQ(a->AwaitTensor().tensor.shape[0], 6);
+  // A draft in the place of another, from the beginning.
+  const auto b = Subscribe(second, 5, 100);
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_TRUE(Eventually([&] { return publisher_.WantedRows(5).has_value(); }));
+    const RowsWanted wanted = *publisher_.WantedRows(5);
+    publisher_.PublishRows(Rows(5, wanted.first, 2));
+  }
+  EXPECT_EQ(a->AwaitTensor().tensor.tag.position, 6);
+}
+
+TEST_F(RowsTest, WhatIsNotTheNextIsNotSent) {
+  TensorReaderClient reader({});
+  const auto sink = Subscribe(reader, 5, 100);
+  publisher_.PublishRows(Rows(5, 3, 2));
+  Tensor other = Rows(5, 0, 2);
+  other.shape = {1, 2 * static_cast<int>(kRowSize)};
+  publisher_.PublishRows(other);
+  publisher_.PublishRows(Rows(6, 0, 2));
+  Publish(5, 0, 1);
+  EXPECT_EQ(sink->AwaitTensor().tensor.shape[0], 1);
+  EXPECT_EQ(sink->num_tensors(), 0u);
+}
+
+TEST_F(RowsTest, ARefusalSaysWhy) {
+  TensorReaderClient reader({});
+  const auto sink = Subscribe(reader, 5, 100);
+  const RowsWanted wanted = *publisher_.WantedRows(5);
+  RowsWanted another = wanted;
+  another.target_fingerprint = "other";
+  publisher_.RefuseRows(5, another, absl::InternalError("not this one"));
+  publisher_.RefuseRows(5, wanted, absl::FailedPreconditionError("not yours"));
+  EXPECT_EQ(publisher_.WantedRows(5), absl::nullopt);
+  const auto [channel, status] = sink->AwaitLoss();
+  EXPECT_EQ(channel, 5u);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.ToString(), HasSubstr("not yours"));
+}
+
+TEST_F(RowsTest, AReaderThatLeavesIsForgotten) {
+  {
+    TensorReaderClient reader({});
+    const auto sink = Subscribe(reader, 5, 100);
+    reader.Unsubscribe(5);
+    EXPECT_TRUE(
+        Eventually([&] { return !publisher_.WantedRows(5).has_value(); }));
+    Subscribe(reader, 6, 100);
+  }
+  EXPECT_TRUE(
+      Eventually([&] { return !publisher_.WantedRows(6).has_value(); }));
+}
+
+// A peer may say anything.
+TEST_F(RowsTest, StrangeRequestsAreBoundedOrRefused) {
+  grpc::ClientContext context;
+  const auto stream = stub_->Read(&context);
+  v1::TensorRequest request;
+  v1::RowsRequest* rows = request.add_rows();
+  rows->set_channel(5);
+  rows->set_first(0xffffffffu);
+  rows->set_end(0xffffffffu);
+  rows->set_num_layers(0xffffffffu);
+  rows->set_num_key_value_heads(0xffffffffu);
+  rows->set_head_dim(0xffffffffu);
+  request.add_rows()->set_channel(0);
+  ASSERT_TRUE(stream->Write(request));
+  v1::TensorEvent event;
+  ASSERT_TRUE(stream->Read(&event));
+  EXPECT_EQ(event.error().channel(), 0u);
+  EXPECT_EQ(event.error().code(), 3u);
+  // It wants nothing, and what it expects is no overflow.
+  EXPECT_EQ(publisher_.WantedRows(5), absl::nullopt);
+  publisher_.PublishRows(Rows(5, 1 << 30, 1));
+  // Another request for it is of the same shape.
+  rows->set_end(7);
+  rows->set_first(0);
+  request.mutable_rows()->RemoveLast();
+  ASSERT_TRUE(stream->Write(request));
+  stream->WritesDone();
+  EXPECT_FALSE(stream->Read(&event));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+// Rows of another size than was asked for end the channel.
+TEST_F(RowsTest, TheReaderRefusesWhatItDidNotAskFor) {
+  const auto answered = [this](const Tensor& tensor) {
+    class Peer final : public v1::Tensors::Service {
+     public:
+      explicit Peer(const Tensor& tensor) : tensor_(tensor) {}
+      grpc::Status Read(
+          grpc::ServerContext*,
+          grpc::ServerReaderWriter<v1::TensorEvent, v1::TensorRequest>* stream)
+          override {
+        v1::TensorRequest request;
+        stream->Read(&request);
+        v1::TensorEvent event;
+        FillChunk(ChunkAt(tensor_, 0), event.mutable_chunk());
+        stream->Write(event);
+        while (stream->Read(&request)) {
+        }
+        return grpc::Status::OK;
+      }
+
+     private:
+      const Tensor& tensor_;
+    };
+    Peer peer(tensor);
+    const auto server = *rpc::RpcServer::Start({}, {&peer});
+    TensorReaderClient reader({});
+    auto sink = std::make_shared<RecordingSink>();
+    TensorReader::Subscription subscription;
+    subscription.address = server->address();
+    subscription.channel = 5;
+    subscription.num_values = kRowSize;
+    subscription.sink = sink;
+    subscription.rows = {kShape, "", 100};
+    reader.Subscribe(std::move(subscription));
+    const absl::Status status = sink->AwaitLoss().second;
+    server->Shutdown(absl::ZeroDuration());
+    return status;
+  };
+  Tensor tensor = Rows(5, 0, 2);
+  tensor.shape = {1, 2 * static_cast<int>(kRowSize)};
+  EXPECT_EQ(answered(tensor).code(), absl::StatusCode::kInvalidArgument);
+  tensor = Rows(5, 0, 2);
+  tensor.tag.is_rows = false;
+  EXPECT_EQ(answered(tensor).code(), absl::StatusCode::kInvalidArgument);
+  tensor = Rows(5, 0, TensorReader::kMaxRows + 1);
+  EXPECT_EQ(answered(tensor).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace nacre::worker
