@@ -48,7 +48,8 @@ void KvReader::Subscribe(Session& session, const OpenDraft& open) {
   subscription.channel = seen.channel;
   subscription.num_values = static_cast<size_t>(shape->row_size());
   subscription.sink = inbox_;
-  subscription.rows = {*shape, drafter_->info().target_fingerprint, seen.asked};
+  subscription.rows = {*shape, drafter_->info().target_fingerprint, seen.asked,
+                       session.schedule.epoch()};
   tensors_->Subscribe(std::move(subscription));
 }
 
@@ -64,7 +65,9 @@ bool KvReader::OnArrived(const worker::ReceivedTensor& received) {
   const worker::TensorTag& tag = received.tensor.tag;
   if (!tag.is_rows) return false;
   const auto it = by_channel_.find(tag.channel);
-  if (it == by_channel_.end()) {  // closed meanwhile
+  // Closed meanwhile, or of the target before this one.
+  if (it == by_channel_.end() ||
+      tag.epoch != it->second->schedule.epoch()) {
     ++num_stale_;
     return true;
   }

@@ -296,6 +296,25 @@ class LanguageModel {
     return nullptr;
   }
 
+  // For drafts that attend to them elsewhere. Whether a draft that reads such
+  // rows can read them of this model. INVALID_ARGUMENT with both numbers where
+  // they are of another shape; UNIMPLEMENTED for a model that shows none.
+  virtual absl::Status CheckTargetRows(const TargetRowShape& shape) const {
+    static_cast<void>(shape);
+    return absl::UnimplementedError("the target shows no keys and values");
+  }
+  // Where that is OK: those of positions first..first+count-1, all below
+  // sequence.length().                        rows [count, shape.row_size()]
+  virtual void ReadTargetRows(const Sequence& sequence,
+                              const TargetRowShape& shape, int first, int count,
+                              std::vector<float>* rows) {
+    static_cast<void>(sequence);
+    static_cast<void>(shape);
+    static_cast<void>(first);
+    static_cast<void>(count);
+    rows->clear();
+  }
+
   // Of a draft that attends to keys and values of its target, when that runs
   // elsewhere: what it reads. Null: it is no such draft. With less of them than
   // the text has it says what it would say of less, never nonsense.

@@ -34,6 +34,7 @@
 #include "model/queued_step.h"
 #include "model/step_rows.h"
 #include "model/target_reader.h"
+#include "model/target_rows.h"
 #include "model/weights.h"
 
 namespace nacre::model {
@@ -98,6 +99,14 @@ class Transformer : public LanguageModel {
   absl::Status SetTaps(absl::Span<const FeatureTap> taps) override;
   absl::Span<const float> features(int tap) const override {
     return features_.At(static_cast<size_t>(tap));
+  }
+  absl::Status CheckTargetRows(const TargetRowShape& shape) const override {
+    return CheckKeptRows(*this, shape);
+  }
+  void ReadTargetRows(const Sequence& sequence, const TargetRowShape& shape,
+                      int first, int count, std::vector<float>* rows) override {
+    ReadKeptRows(*kept_kv(), info_.num_layers, KvTable(sequence), shape, first,
+                 count, rows);
   }
   const TargetRowShape* reads_target() const override {
     return target_ == nullptr ? nullptr : &target_->shape();

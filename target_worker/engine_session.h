@@ -76,6 +76,7 @@ struct EngineSession : worker::EngineSession {
   };
   Published hidden;
   uint64_t kv_channel = 0;  // as what drafts read its keys; 0: they do not
+  int kv_shown = 0;         // positions that there were at the last look
 
   // Its part of the step being run.
   std::vector<int32_t> fed;  // prompt rows, then last committed token and tail

@@ -5,13 +5,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
-#include "model/target_rows.h"
 #include "target_worker/engine_session.h"
 #include "worker/tensors/tensor_reader.h"
 
 namespace nacre::target_worker {
 
 using RowsWanted = worker::TensorPublisher::RowsWanted;
+
+namespace {
+
+constexpr int kMostReaders = 8;
+
+}  // namespace
 
 KvPublisher::KvPublisher(model::LanguageModel* model,
                          worker::TensorPublisher* tensors,
@@ -28,15 +33,23 @@ KvPublisher::~KvPublisher() {
   if (tensors_ != nullptr) tensors_->SetRowsWanted(nullptr);
 }
 
-void KvPublisher::Publish(const Step& step) {
-  if (tensors_ == nullptr) return;
-  for (const EngineSession* session : step.sessions) PublishRows(*session);
-}
-
-void KvPublisher::PublishIfWanted(
-    worker::TypedSessions<EngineSession> sessions) {
-  if (!is_wanted_.exchange(false)) return;
-  for (const EngineSession& session : sessions) PublishRows(session);
+void KvPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
+  const bool is_wanted = is_wanted_.exchange(false);
+  for (EngineSession& session : sessions) {
+    if (session.kv_channel == 0 || session.closing || session.unsound ||
+        session.schedule.finished()) {
+      continue;
+    }
+    // The last committed token has no row yet; what is past it may be
+    // another's.
+    const int there = std::min(session.sequence->length(),
+                               session.schedule.committed_length() - 1);
+    if (there <= session.kv_shown && !is_wanted) continue;
+    session.kv_shown = there;
+    // Each turn serves a reader. Two are many: a draft and its successor.
+    for (int i = 0; i < kMostReaders && PublishRows(session, there); ++i) {
+    }
+  }
 }
 
 absl::Status KvPublisher::Check(const RowsWanted& wanted) const {
@@ -46,37 +59,32 @@ absl::Status KvPublisher::Check(const RowsWanted& wanted) const {
         "the draft is of the target ", wanted.target_fingerprint,
         ", this is ", own));
   }
-  return model::CheckTargetRows(*model_, wanted.shape);
+  return model_->CheckTargetRows(wanted.shape);
 }
 
-void KvPublisher::PublishRows(const EngineSession& session) {
-  if (session.kv_channel == 0 || session.closing || session.unsound ||
-      session.schedule.finished()) {
-    return;
-  }
+bool KvPublisher::PublishRows(const EngineSession& session, int there) {
+  if (tensors_ == nullptr) return false;
   const absl::optional<RowsWanted> wanted =
-      tensors_->WantedRows(session.kv_channel);
-  if (!wanted.has_value()) return;
+      tensors_->WantedRows(session.kv_channel, there);
+  if (!wanted.has_value()) return false;
   if (const absl::Status status = Check(*wanted); !status.ok()) {
     tensors_->RefuseRows(session.kv_channel, *wanted, status);
-    return;
+    return true;
   }
-  // The last committed token has no row yet; what is past it may be another's.
-  const int there = std::min(session.sequence->length(),
-                             session.schedule.committed_length() - 1);
   const int count = std::min({wanted->end, there,
                               wanted->first + worker::TensorReader::kMaxRows}) -
                     wanted->first;
-  if (count <= 0) return;
-  model::ReadTargetRows(model_, *session.sequence, wanted->shape,
-                        wanted->first, count, &rows_);
+  model_->ReadTargetRows(*session.sequence, wanted->shape, wanted->first, count,
+                         &rows_);
   worker::Tensor tensor;
   tensor.tag.channel = session.kv_channel;
+  tensor.tag.epoch = wanted->epoch;
   tensor.tag.position = wanted->first;
   tensor.tag.is_rows = true;
   tensor.shape = {count, wanted->shape.row_size()};
   tensor.values = kernels::FloatView(rows_);
   tensors_->PublishRows(tensor);
+  return true;
 }
 
 }  // namespace nacre::target_worker

@@ -13,7 +13,6 @@
 
 #include "absl/status/status.h"
 #include "model/language_model.h"
-#include "target_worker/step.h"
 #include "worker/engine/session_table.h"
 #include "worker/tensors/tensor_publisher.h"
 
@@ -31,14 +30,14 @@ class KvPublisher {
   KvPublisher(const KvPublisher&) = delete;
   KvPublisher& operator=(const KvPublisher&) = delete;
 
-  // After the verdicts of a step, of its sessions.
-  void Publish(const Step& step);
-  // Between steps, of all sessions: a reader that has just come is not to wait
-  // for a step, which may wait for what it drafts.
-  void PublishIfWanted(worker::TypedSessions<EngineSession> sessions);
+  // Between steps, of all sessions: those that have more rows than at the last
+  // call, of a step or of the prefix cache, and all once a reader has come. It
+  // is not to wait for a step, which may wait for what it drafts.
+  void Publish(worker::TypedSessions<EngineSession> sessions);
 
  private:
-  void PublishRows(const EngineSession& session);
+  // To one of those that want some; false: none does.
+  bool PublishRows(const EngineSession& session, int there);
   // Whether the model has what a reader wants.
   absl::Status Check(const worker::TensorPublisher::RowsWanted& wanted) const;
 

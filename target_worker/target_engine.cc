@@ -50,7 +50,10 @@ void TargetEngine::LearnStepTimes(absl::Span<const worker::StepTime> times) {
 worker::WorkerState TargetEngine::Plan(int64_t now_ns,
                                        worker::StepOutcome* outcome) {
   hidden_.BeginStep();
-  return planner_.Plan(now_ns, outcome);
+  const worker::WorkerState state = planner_.Plan(now_ns, outcome);
+  // After it: the prefix cache may have given some.
+  kv_.Publish(sessions_);
+  return state;
 }
 
 absl::StatusOr<bool> TargetEngine::Forward() {
@@ -71,7 +74,6 @@ void TargetEngine::Finish(int64_t start_ns, bool) {
   // Tails that arrived meanwhile may hold the token after the last row.
   TakeCommandsInStep();
   verdicts_.FinishStep(step, start_ns, end_ns);
-  kv_.Publish(step);
   heads_.Look(step, planner_.row_price(), end_ns - start_ns);
   features_.Look(step, planner_.row_price(), end_ns - start_ns);
 }

@@ -112,10 +112,7 @@ class TargetEngine final
   absl::Span<Session* const> stepping() const override {
     return planner_.step().sessions;
   }
-  void BeforePlan() override {
-    verdicts_.EndHolds(now_ns_());
-    kv_.PublishIfWanted(sessions_);
-  }
+  void BeforePlan() override { verdicts_.EndHolds(now_ns_()); }
   worker::WorkerState Plan(int64_t now_ns,
                            worker::StepOutcome* outcome) override;
   absl::StatusOr<bool> Forward() override;

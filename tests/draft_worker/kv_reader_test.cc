@@ -71,9 +71,10 @@ class KvReaderTest : public ::testing::Test {
     return open;
   }
   // Rows `first` to `end` - 1, whose values say which they are.
-  void Send(uint64_t id, int first, int end) {
+  void Send(uint64_t id, int first, int end, uint32_t epoch = 3) {
     worker::ReceivedTensor received;
     received.tensor.tag.channel = 70 + id;
+    received.tensor.tag.epoch = epoch;
     received.tensor.tag.position = first;
     received.tensor.tag.is_rows = true;
     received.tensor.shape = {end - first, kShape.row_size()};
@@ -114,6 +115,7 @@ TEST_F(KvReaderTest, AsksForWhatTheDrafterReads) {
   ASSERT_TRUE(subscription.rows.has_value());
   EXPECT_EQ(subscription.rows->shape, kShape);
   EXPECT_EQ(subscription.rows->end, 4 + KvReader::kAhead);
+  EXPECT_EQ(subscription.rows->epoch, 3u);
   DraftCommands commands;
   commands.stream = 1;
   commands.close = {1};
@@ -172,6 +174,15 @@ TEST_F(KvReaderTest, RowsComeAgainAndInPartsAndOutOfOrder) {
     EXPECT_EQ(rows[static_cast<size_t>(2 * i)], 100.0f + static_cast<float>(i));
   }
   EXPECT_EQ(fixture_->engine->tensor_use().stale, 2u);
+}
+
+TEST_F(KvReaderTest, RowsForADraftBeforeAreDropped) {
+  Open(Opening());
+  Send(1, 0, 4, /*epoch=*/2);
+  EXPECT_THAT(Drafted(), IsEmpty());
+  EXPECT_EQ(fixture_->engine->tensor_use().stale, 1u);
+  Send(1, 0, 4);
+  EXPECT_EQ(Drafted().size(), 3u);
 }
 
 TEST_F(KvReaderTest, EachSessionSeesItsOwn) {

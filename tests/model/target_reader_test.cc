@@ -11,7 +11,6 @@
 #include "common/json_fields.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "model/target_rows.h"
 #include "tests/model/glide_golden.h"
 
 namespace nacre::model {
@@ -80,8 +79,8 @@ struct Remote {
     auto target = *model->NewTargetSequence(40);
     std::vector<float> rows;
     for (int at = 0; at < count; at += chunk) {
-      ReadTargetRows(pair->target.get(), kept, *model->reads_target(), at,
-                     std::min(chunk, count - at), &rows);
+      pair->target->ReadTargetRows(kept, *model->reads_target(), at,
+                                   std::min(chunk, count - at), &rows);
       target->Append(rows);
     }
     EXPECT_EQ(target->length(), count);
@@ -174,8 +173,8 @@ TEST(TargetReadersTest, WhatPassesTheReservedLengthIsLeftOut) {
   ASSERT_GE(kept->length(), 4);
   const auto target = *remote.model->NewTargetSequence(3);
   std::vector<float> rows;
-  ReadTargetRows(pair.target.get(), *kept, *remote.model->reads_target(), 0, 4,
-                 &rows);
+  pair.target->ReadTargetRows(*kept, *remote.model->reads_target(), 0, 4,
+                              &rows);
   target->Append(rows);
   EXPECT_EQ(target->length(), 3);
   target->Append(rows);

@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "model/target_rows.h"
 #include "tests/target_worker/real_engine.h"
 
 namespace nacre::target_worker {
@@ -25,8 +25,10 @@ class OneReader final : public worker::TensorPublisher {
   void Publish(const worker::Tensor&) override {
     ADD_FAILURE() << "a hidden state";
   }
-  absl::optional<RowsWanted> WantedRows(uint64_t channel) const override {
-    if (channel != 7 || wanted.first >= wanted.end || is_busy) {
+  absl::optional<RowsWanted> WantedRows(uint64_t channel,
+                                        int there) const override {
+    if (channel != 7 || wanted.first >= std::min(wanted.end, there) ||
+        is_busy) {
       return absl::nullopt;
     }
     return wanted;
@@ -34,6 +36,7 @@ class OneReader final : public worker::TensorPublisher {
   void PublishRows(const worker::Tensor& tensor) override {
     EXPECT_TRUE(tensor.tag.is_rows);
     EXPECT_EQ(tensor.tag.channel, 7u);
+    EXPECT_EQ(tensor.tag.epoch, 4u);
     EXPECT_EQ(tensor.tag.position, wanted.first);
     wanted.first += tensor.shape[0];
     EXPECT_LE(wanted.first, wanted.end);
@@ -60,7 +63,7 @@ class KvPublisherTest : public ::testing::Test {
  protected:
   KvPublisherTest() : engine_(nullptr, &reader_) {
     const kernels::KvLayer& layer = engine_.model()->kept_kv()->layers.front();
-    reader_.wanted = {{2, layer.num_kv_heads, layer.head_dim}, "", 0, 1000};
+    reader_.wanted = {{2, layer.num_kv_heads, layer.head_dim}, "", 0, 1000, 4};
   }
 
   static OpenTarget Opening(bool in_slots, float temperature) {
@@ -102,8 +105,8 @@ class KvPublisherTest : public ::testing::Test {
     const model::SequenceRows rows = {sequence.get(), tokens, 1};
     EXPECT_TRUE(fresh.model()->Forward({&rows, 1}).ok());
     std::vector<float> result;
-    model::ReadTargetRows(fresh.model(), *sequence, reader_.wanted.shape, 0,
-                          count, &result);
+    fresh.model()->ReadTargetRows(*sequence, reader_.wanted.shape, 0, count,
+                                  &result);
     return result;
   }
 
@@ -151,7 +154,7 @@ TEST_F(KvPublisherTest, ADraftOfAnotherTargetIsRefused) {
   EXPECT_TRUE(reader_.refusal.ok()) << reader_.refusal;
   EXPECT_FALSE(reader_.sizes.empty());
   reader_.wanted.target_fingerprint = "another";
-  reader_.wanted.end = 2000;
+  reader_.wanted.first = 0;
   Run(Opening(true, 0));
   EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(reader_.refusal.ToString(),

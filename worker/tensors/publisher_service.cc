@@ -32,7 +32,8 @@ TensorPublisher::RowsWanted ToWanted(const v1::RowsRequest& request) {
            bounded(request.head_dim(), kMostOfShape)},
           request.target_fingerprint(),
           bounded(request.first(), kMostPositions),
-          bounded(request.end(), kMostPositions)};
+          bounded(request.end(), kMostPositions),
+          request.epoch()};
 }
 
 }  // namespace
@@ -284,13 +285,15 @@ void TensorPublisherService::OnRowsSent() {
 }
 
 absl::optional<TensorPublisher::RowsWanted> TensorPublisherService::WantedRows(
-    uint64_t channel) const {
+    uint64_t channel, int there) const {
   if (num_rows_channels_ == 0) return absl::nullopt;
   absl::MutexLock lock(&mu_);
   const auto it = rows_.find(channel);
   if (it == rows_.end()) return absl::nullopt;
   for (const RowsReader& each : it->second) {
-    if (each.wanted.first < each.wanted.end && !each.reader->HasRows(channel)) {
+    // Another one may be behind this one.
+    if (each.wanted.first < std::min(each.wanted.end, there) &&
+        !each.reader->HasRows(channel)) {
       return each.wanted;
     }
   }
@@ -305,6 +308,7 @@ void TensorPublisherService::PublishRows(const Tensor& tensor) {
   if (it == rows_.end()) return;
   for (RowsReader& each : it->second) {
     if (each.wanted.first != shared->tag.position ||
+        each.wanted.epoch != shared->tag.epoch ||
         each.wanted.shape.row_size() != row_size) {
       continue;
     }

@@ -22,6 +22,7 @@ void AddRows(uint64_t channel, const TensorReader::Rows& rows,
       static_cast<uint32_t>(rows.shape.num_key_value_heads));
   added->set_head_dim(static_cast<uint32_t>(rows.shape.head_dim));
   added->set_target_fingerprint(rows.target_fingerprint);
+  added->set_epoch(rows.epoch);
 }
 
 // Values of the tensor that such a chunk is of; 0: it is of another kind or

@@ -39,7 +39,7 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
       "Hidden states, or pieces of them, of no use: late, of another epoch or "
       "of a closed session; malformed; or lost with an NCCL link.";
   families->Count("nacre_draft_tensors_received_total",
-                  "Hidden states that came whole.",
+                  "Hidden states, and runs of keys and values, that came whole.",
                   static_cast<double>(stats.received));
   families->Count("nacre_draft_tensor_bytes_received_total",
                   "Bytes of their values.",
@@ -58,8 +58,9 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
                   static_cast<double>(stats.lost_with_links),
                   {{"reason", "nccl"}});
   families->Count("nacre_draft_tensor_channels_lost_total",
-                  "Sessions that go on without hidden states: their target "
-                  "could not be reached, was lost, or refused.",
+                  "Sessions that go on without hidden states, or without more "
+                  "keys: their target could not be reached, was lost, or "
+                  "refused.",
                   static_cast<double>(stats.lost_channels));
   families->Gauge("nacre_draft_tensor_nccl_links",
                   "Targets whose hidden states come from GPU to GPU.",

@@ -45,6 +45,7 @@ class TensorPublisher {
     std::string target_fingerprint;  // empty: the reader does not know
     int first = 0;                   // the next one that it gets
     int end = 0;                     // above `first`
+    uint32_t epoch = 0;              // that the rows are to say
     bool operator==(const RowsWanted&) const = default;
   };
   // From now on called when a reader has come to want rows, or can take more of
@@ -53,9 +54,12 @@ class TensorPublisher {
   virtual void SetRowsWanted(std::function<void()> wake) {
     static_cast<void>(wake);
   }
-  // Of one of those that could take some now; nullopt: none could.
-  virtual absl::optional<RowsWanted> WantedRows(uint64_t channel) const {
+  // Of one of those that could take some of the first `there` positions now;
+  // nullopt: none could.
+  virtual absl::optional<RowsWanted> WantedRows(uint64_t channel,
+                                                int there) const {
     static_cast<void>(channel);
+    static_cast<void>(there);
     return absl::nullopt;
   }
   // Sends rows, which it owns or copies, to all readers whose next one is the

@@ -48,6 +48,7 @@ class TensorReader {
     model::TargetRowShape shape;
     std::string target_fingerprint;  // that it was made for; empty: not known
     int end = 0;                     // the first that is not wanted yet
+    uint32_t epoch = 0;              // that the rows will say
   };
   struct Subscription {
     std::string address;    // of the worker that publishes

@@ -249,6 +249,26 @@ void Checks::OnFedAgain(const SimulatedSequence& sequence, int position) {
        " and feeds the same token there again");
 }
 
+void Checks::OnTargetRows(const SimulatedSequence& sequence,
+                          absl::Span<const float> hashes) {
+  const SessionOnWorker& session = *sequence.session;
+  const RequestState& request = *session.request;
+  // By the ratio test a target in another's place may draw other tokens than
+  // those that only the first had committed.
+  if (request.is_ratio()) return;
+  uint64_t hash = kEmptyHash;
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const int position = static_cast<int>(i);
+    if (position < request.known_length()) {
+      hash = ExtendHash(hash, session.token(position));
+      if (hashes[i] == TargetRowHash(hash)) continue;
+    }
+    Fail("the draft of request ", request.index, " sees a row of its target at ",
+         position, " that is of other tokens than those committed");
+    return;
+  }
+}
+
 // By exact match: up to the first row that is not the target's own token.
 Checks::Commitment Checks::DueByMatch(const SessionOnWorker& session) const {
   const RequestState& request = *session.request;

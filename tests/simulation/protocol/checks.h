@@ -202,6 +202,9 @@ class Checks {
   // It ended early: nothing was fed.
   void OnAbandoned(absl::Span<const model::SequenceRows> batch);
   void OnFedAgain(const SimulatedSequence& sequence, int position);
+  // What a draft sees of its target in a step: hashes of positions 0 and on.
+  void OnTargetRows(const SimulatedSequence& sequence,
+                    absl::Span<const float> hashes);
   // Messages that leave a worker.
   void OnVerdict(SessionOnWorker& session, const speculation::Verdict& verdict);
   void OnTail(SessionOnWorker& session, const speculation::Tail& tail);

@@ -42,6 +42,7 @@ struct Counts {
   int64_t policy_stops = 0;  // marks of length policies
   int64_t unservable = 0;    // policies whose file no draft had
   int64_t hidden = 0;        // states of targets that reached drafts
+  int64_t target_rows = 0;   // that drafts saw in their steps
   int64_t by_ratio = 0;      // requests that completed under the ratio test
   int64_t holds = 0;         // last rows that waited for the draft's next token
   int64_t untimed_holds = 0;  // likewise, where only that token ends the wait

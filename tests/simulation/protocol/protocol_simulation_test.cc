@@ -86,6 +86,7 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.policy_stops, 500 * per_mille);
   EXPECT_GT(total.unservable, per_mille);
   EXPECT_GT(total.hidden, 20 * per_mille);
+  EXPECT_GT(total.target_rows, 1000 * per_mille);
   EXPECT_GT(total.by_ratio, 100 * per_mille);
   EXPECT_GT(total.holds, 20 * per_mille);
   EXPECT_GT(total.untimed_holds, 5 * per_mille);

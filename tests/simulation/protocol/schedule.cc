@@ -268,6 +268,8 @@ void DrawTrees(Schedule* schedule) {
   schedule->tree_rows = random.OneOf({0, 3, 8, 16});
   schedule->drafts_have_slots =
       simulation::MixBits(schedule->seed * 8 + 5) % 2 == 0;
+  // No draw: what follows does not depend on it.
+  schedule->drafts_read_target = schedule->seed / 7 % 3 == 0;
   if (schedule->drafts_have_slots && schedule->seed % 3 == 0) {
     schedule->draft_rows = 8;
   }
@@ -553,6 +555,7 @@ std::string Describe(const Schedule& schedule) {
       "table ", schedule.table, ", hop ", schedule.hop_ns, " ns, slow ",
       schedule.slow_percent, " %", schedule.tampers ? ", tampered drafts" : "",
       schedule.gate_timeouts ? "" : ", gates without a timer",
+      schedule.drafts_read_target ? ", drafts over the target's keys" : "",
       schedule.drafts_have_slots
           ? absl::StrCat(", drafts of ", schedule.draft_rows, " rows")
           : std::string(),

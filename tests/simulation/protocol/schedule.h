@@ -110,6 +110,7 @@ struct Schedule {
   int64_t worker_timeout_ns = 0;  // a silent worker is out of service
   int64_t queue_timeout_ns = 60'000 * kMillisecond;
   bool hold_without_target = true;
+  bool drafts_read_target = false;  // keys and values, that is
   // A target drains under many requests, and nothing else goes wrong: none may
   // be lost.
   bool drains_many = false;

@@ -202,6 +202,45 @@ SimulatedModel::NewTreeSequence(int max_length, int num_slots,
               num_slots);
 }
 
+namespace {
+
+class SimulatedTargetSequence final : public model::TargetSequence {
+ public:
+  explicit SimulatedTargetSequence(int max_length) : max_length_(max_length) {}
+  int length() const override { return static_cast<int>(hashes.size()); }
+  void Append(absl::Span<const float> rows) override {
+    for (size_t i = 0; i < rows.size() && length() < max_length_; i += 2) {
+      // Rows come in order, without gaps.
+      NACRE_CHECK(rows[i + 1] == static_cast<float>(length()),
+                  "a row of another position");
+      hashes.push_back(rows[i]);
+    }
+  }
+  std::vector<float> hashes;
+
+ private:
+  const int max_length_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<model::TargetSequence>>
+SimulatedModel::NewTargetSequence(int max_length) {
+  return std::make_unique<SimulatedTargetSequence>(max_length);
+}
+
+void SimulatedModel::ReadTargetRows(const model::Sequence& sequence,
+                                    const model::TargetRowShape&, int first,
+                                    int count, std::vector<float>* rows) {
+  const auto& own = static_cast<const SimulatedSequence&>(sequence);
+  NACRE_CHECK(first + count <= own.length(), "rows that were not computed");
+  rows->clear();
+  for (int i = first; i < first + count; ++i) {
+    rows->push_back(TargetRowHash(own.hash(i + 1)));
+    rows->push_back(static_cast<float>(i));
+  }
+}
+
 void SimulatedModel::LoseWhatIsUnused() {
   const auto all = blocks_.Reserve(blocks_.num_available(), {});
   blocks_.Release(all->blocks);
@@ -241,6 +280,11 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
   for (const model::SequenceRows& rows : batch) {
     auto* sequence = static_cast<SimulatedSequence*>(rows.sequence);
     const int num_rows = static_cast<int>(rows.token_ids.size());
+    if (rows.target != nullptr) {
+      options_.on_target_rows(
+          *sequence,
+          static_cast<const SimulatedTargetSequence*>(rows.target)->hashes);
+    }
     for (int i = 0; i < num_rows; ++i) {
       const int32_t last = rows.token_ids[i];
       NACRE_CHECK(last >= 0 && last < kVocabSize, "a token id of no token");

@@ -58,6 +58,11 @@ inline uint64_t ExtendHash(uint64_t hash, int32_t token_id) {
   return hash ^ (hash >> 29);
 }
 
+// As much of it as a float holds.
+inline float TargetRowHash(uint64_t hash) {
+  return static_cast<float>(hash & 0xFFFFFF);
+}
+
 class SimulatedModel;
 
 inline constexpr int kNoDivergence = 1 << 30;
@@ -113,6 +118,7 @@ class SimulatedModel final : public model::LanguageModel {
     int context_length = 0;
     bool is_interruptible = false;
     bool has_slots = false;  // for rows of trees
+    bool reads_target = false;  // a draft: it takes rows of its target
     // Whose the next sequence is: called first in every NewSequence, and in a
     // NewTreeSequence that has room.
     std::function<SessionOnWorker*()> next_session;
@@ -126,6 +132,10 @@ class SimulatedModel final : public model::LanguageModel {
     // Called before a row is fed: a token that was dropped at that position
     // although it is the one that is fed now.
     std::function<void(const SimulatedSequence&, int position)> on_fed_again;
+    // Called in each Forward, before its rows are fed, with what the sequence
+    // sees of its target: the hash of each position (TargetRowHash).
+    std::function<void(const SimulatedSequence&, absl::Span<const float>)>
+        on_target_rows;
     // Called when so many slots have become positions.
     std::function<void(const SimulatedSequence&, int count)> on_kept;
   };
@@ -165,6 +175,19 @@ class SimulatedModel final : public model::LanguageModel {
       absl::Span<const model::SequenceRows> batch) override;
   bool draws_tokens() const override { return options_.draws_tokens; }
   absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }
+  // A row is the hash of its text.
+  static constexpr model::TargetRowShape kRows = {1, 1, 1};
+  const model::TargetRowShape* reads_target() const override {
+    return options_.reads_target ? &kRows : nullptr;
+  }
+  absl::StatusOr<std::unique_ptr<model::TargetSequence>> NewTargetSequence(
+      int max_length) override;
+  absl::Status CheckTargetRows(const model::TargetRowShape&) const override {
+    return absl::OkStatus();
+  }
+  void ReadTargetRows(const model::Sequence& sequence,
+                      const model::TargetRowShape& shape, int first, int count,
+                      std::vector<float>* rows) override;
   // The logits of all rows, for want of anything else.
   kernels::FloatView final_hidden() override {
     return kernels::FloatView(hidden_);

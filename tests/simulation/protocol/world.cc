@@ -43,6 +43,7 @@ void Counts::Add(const Counts& other) {
   policy_stops += other.policy_stops;
   unservable += other.unservable;
   hidden += other.hidden;
+  target_rows += other.target_rows;
   by_ratio += other.by_ratio;
   holds += other.holds;
   untimed_holds += other.untimed_holds;
@@ -93,6 +94,7 @@ std::string Describe(const Counts& counts) {
       " messages came too late for that; ", counts.cached,
       " prompt tokens cached, ", counts.policy_stops,
       " chunks ended by policies, ", counts.hidden, " hidden states, ",
+      counts.target_rows, " rows of targets seen, ",
       counts.by_ratio, " completed by the ratio test, ", counts.nodes,
       " nodes beside chains, ", counts.tree_nodes, " of drafts' trees, ",
       counts.draft_branches, " of them in slots, ", counts.kept_slots,

@@ -1,5 +1,7 @@
 #include "tests/simulation/protocol/world_tensors.h"
 
+#include <algorithm>
+#include <functional>
 #include <iterator>
 #include <string>
 
@@ -13,18 +15,63 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
       : tensors_(tensors), address_(AddressOf(process)) {}
 
   bool HasReaders(uint64_t channel) const override {
-    for (const auto& [key, subscription] : tensors_->subscriptions_) {
-      if (key.second == channel && subscription.address == address_) {
+    for (const auto& [key, reading] : tensors_->subscriptions_) {
+      if (key.second == channel && !reading.subscription.rows.has_value() &&
+          reading.subscription.address == address_) {
         return true;
       }
     }
     return false;
   }
 
+  void SetRowsWanted(std::function<void()> wake) override {
+    wake_ = std::move(wake);
+  }
+  void Wake() {
+    if (wake_ != nullptr) wake_();
+  }
+
+  absl::optional<RowsWanted> WantedRows(uint64_t channel,
+                                        int there) const override {
+    for (const auto& [key, reading] : tensors_->subscriptions_) {
+      const auto& rows = reading.subscription.rows;
+      if (key.second == channel && rows.has_value() &&
+          reading.subscription.address == address_ && reading.next < std::min(rows->end, there)) {
+        return RowsWanted{rows->shape, rows->target_fingerprint, reading.next,
+                          rows->end, rows->epoch};
+      }
+    }
+    return absl::nullopt;
+  }
+
+  void PublishRows(const worker::Tensor& tensor) override {
+    auto& subscriptions = tensors_->subscriptions_;
+    for (auto it = subscriptions.begin(); it != subscriptions.end(); ++it) {
+      auto& [key, reading] = *it;
+      if (key.second != tensor.tag.channel ||
+          reading.subscription.address != address_ ||
+          reading.next != tensor.tag.position) {
+        continue;
+      }
+      if (tensors_->random_.Percent(2)) {
+        tensors_->Send(key.first, reading.subscription, nullptr);
+        subscriptions.erase(it);
+        return;
+      }
+      reading.next += tensor.shape[0];
+      if (reading.last_rows != nullptr && tensors_->random_.Percent(5)) {
+        tensors_->Send(key.first, reading.subscription, reading.last_rows);
+      }
+      reading.last_rows = std::make_shared<worker::Tensor>(tensor.OnHost());
+      tensors_->Send(key.first, reading.subscription, reading.last_rows);
+    }
+  }
+
   void Publish(const worker::Tensor& tensor) override {
     auto& subscriptions = tensors_->subscriptions_;
     for (auto it = subscriptions.begin(); it != subscriptions.end();) {
-      const auto& [key, subscription] = *it;
+      const auto& key = it->first;
+      const Subscription& subscription = it->second.subscription;
       if (key.second != tensor.tag.channel ||
           subscription.address != address_) {
         ++it;
@@ -43,6 +90,7 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
  private:
   Tensors* const tensors_;
   const std::string address_;
+  std::function<void()> wake_;
 };
 
 class World::Tensors::Reader final : public worker::TensorReader {
@@ -57,7 +105,15 @@ class World::Tensors::Reader final : public worker::TensorReader {
       return;
     }
     const uint64_t channel = subscription.channel;
-    tensors_->subscriptions_[{process_, channel}] = std::move(subscription);
+    if (subscription.rows.has_value()) tensors_->Ask(subscription.address);
+    tensors_->subscriptions_[{process_, channel}] = {std::move(subscription)};
+  }
+
+  void WantRows(uint64_t channel, int end) override {
+    const auto it = tensors_->subscriptions_.find({process_, channel});
+    if (it == tensors_->subscriptions_.end()) return;
+    it->second.subscription.rows->end = end;
+    tensors_->Ask(it->second.subscription.address);
   }
 
   void Unsubscribe(uint64_t channel) override {
@@ -101,12 +157,30 @@ void World::Tensors::Send(int draft, const Subscription& subscription,
                           std::shared_ptr<worker::Tensor> tensor) {
   const int64_t delay = random_.Between(0, 2 * world_->schedule_.hop_ns);
   Process& process = world_->processes_[static_cast<size_t>(draft)];
+  int64_t due_ns = world_->now_ns() + (random_.Percent(5) ? 30 * delay : delay);
+  const auto it = subscriptions_.find({draft, subscription.channel});
+  if (subscription.rows.has_value() && it != subscriptions_.end()) {
+    due_ns = it->second.due_ns = std::max(due_ns, it->second.due_ns);
+  }
   world_->queue_.Post(
-      world_->now_ns() + (random_.Percent(5) ? 30 * delay : delay),
+      due_ns,
       [this, &process, channel = subscription.channel, sink = subscription.sink,
        tensor = std::move(tensor), incarnation = process.incarnation] {
         Deliver(process, incarnation, channel, *sink, tensor.get());
       });
+}
+
+void World::Tensors::Ask(const std::string& address) {
+  for (Process& process : world_->processes_) {
+    if (AddressOf(process.index) != address) continue;
+    world_->queue_.Post(
+        world_->now_ns() + random_.Between(0, world_->schedule_.hop_ns),
+        [this, &process] {
+          if (!process.alive()) return;
+          publishers_[static_cast<size_t>(process.index)]->Wake();
+          world_->Stir(process);
+        });
+  }
 }
 
 void World::Tensors::Deliver(Process& process, uint64_t incarnation,

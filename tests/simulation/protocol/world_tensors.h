@@ -1,6 +1,7 @@
-// The channels for hidden states in the world: a state takes a delay of its
-// own, may get lost, overtake the commit that it belongs to or come long after
-// it, and a channel may end at any time. Only for the world's own sources.
+// The channels for a target's tensors in the world: one takes a delay of its
+// own, and a channel may end at any time. A hidden state may get lost, overtake
+// the commit that it belongs to or come long after it. Keys and values keep
+// their order, and may come again. Only for the world's own sources.
 
 #ifndef TESTS_SIMULATION_PROTOCOL_WORLD_TENSORS_H_
 #define TESTS_SIMULATION_PROTOCOL_WORLD_TENSORS_H_
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,6 +44,8 @@ class World::Tensors {
                worker::TensorSink& sink, const worker::Tensor* tensor);
   void Send(int draft, const Subscription& subscription,
             std::shared_ptr<worker::Tensor> tensor);
+  // The process at the address hears, some time later, that rows are wanted.
+  void Ask(const std::string& address);
 
   World* const world_;
   Random random_;  // of its own: the rest of a schedule does not depend on it
@@ -49,7 +53,13 @@ class World::Tensors {
   std::vector<std::unique_ptr<Reader>> readers_;        // likewise
   std::vector<uint64_t> num_delivered_;                 // likewise
   // By draft process and channel.
-  std::map<std::pair<int, uint64_t>, Subscription> subscriptions_;
+  struct Reading {
+    Subscription subscription;
+    int next = 0;  // of rows
+    std::shared_ptr<worker::Tensor> last_rows;
+    int64_t due_ns = 0;  // when what was sent last arrives
+  };
+  std::map<std::pair<int, uint64_t>, Reading> subscriptions_;
 };
 
 }  // namespace nacre::protocol

@@ -33,6 +33,7 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
       .is_interruptible = options.is_interruptible,
       // What other drafts say is made a tree elsewhere (tree_writer.h).
       .has_slots = process.is_target() || schedule_.drafts_have_slots,
+      .reads_target = !process.is_target() && schedule_.drafts_read_target,
       .next_session = [this, &process, &worker]() -> SessionOnWorker* {
         if (worker.opening.empty()) {
           checks_.Fail("worker ", process.index,
@@ -58,6 +59,12 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
       .on_fed_again =
           [this](const SimulatedSequence& sequence, int position) {
             checks_.OnFedAgain(sequence, position);
+          },
+      .on_target_rows =
+          [this](const SimulatedSequence& sequence,
+                 absl::Span<const float> hashes) {
+            counts_.target_rows += static_cast<int64_t>(hashes.size());
+            checks_.OnTargetRows(sequence, hashes);
           },
       .on_kept =
           [this](const SimulatedSequence& sequence, int count) {

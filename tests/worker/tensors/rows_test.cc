@@ -45,7 +45,7 @@ class RowsTest : public ::testing::Test {
     subscription.channel = channel;
     subscription.num_values = kRowSize;
     subscription.sink = sink;
-    subscription.rows = {kShape, "made for this", end};
+    subscription.rows = {kShape, "made for this", end, /*epoch=*/9};
     const int before = publisher_.stats().subscriptions;
     reader.Subscribe(std::move(subscription));
     EXPECT_TRUE(
@@ -55,6 +55,7 @@ class RowsTest : public ::testing::Test {
   static Tensor Rows(uint64_t channel, int first, int count) {
     Tensor tensor;
     tensor.tag.channel = channel;
+    tensor.tag.epoch = 9;
     tensor.tag.position = first;
     tensor.tag.is_rows = true;
     tensor.shape = {count, static_cast<int>(kRowSize)};
@@ -69,7 +70,7 @@ class RowsTest : public ::testing::Test {
   // As an engine does, when the reader can take some.
   void Publish(uint64_t channel, int first, int count) {
     EXPECT_TRUE(Eventually([&] {
-      const auto wanted = publisher_.WantedRows(channel);
+      const auto wanted = publisher_.WantedRows(channel, 1000);
       return wanted.has_value() && wanted->first == first;
     }));
     publisher_.PublishRows(Rows(channel, first, count));
@@ -81,12 +82,12 @@ class RowsTest : public ::testing::Test {
 };
 
 TEST_F(RowsTest, AllComeInOrderAsFarAsTheyAreWanted) {
-  EXPECT_EQ(publisher_.WantedRows(5), absl::nullopt);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt);
   TensorReaderClient reader({});
   const auto sink = Subscribe(reader, 5, 7);
-  const RowsWanted wanted = {kShape, "made for this", 0, 7};
-  EXPECT_EQ(publisher_.WantedRows(5), wanted);
-  EXPECT_EQ(publisher_.WantedRows(6), absl::nullopt);
+  const RowsWanted wanted = {kShape, "made for this", 0, 7, 9};
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), wanted);
+  EXPECT_EQ(publisher_.WantedRows(6, 1000), absl::nullopt);
   EXPECT_FALSE(publisher_.HasReaders(5)) << "hidden states are not wanted";
   Publish(5, 0, 4);
   Publish(5, 4, 3);
@@ -97,7 +98,7 @@ TEST_F(RowsTest, AllComeInOrderAsFarAsTheyAreWanted) {
     EXPECT_EQ(received.tensor.shape, sent.shape);
     EXPECT_EQ(received.tensor.values.host(), sent.values.host());
   }
-  EXPECT_EQ(publisher_.WantedRows(5), absl::nullopt) << "no more was asked for";
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt) << "no more was asked for";
   reader.WantRows(5, 9);
   Publish(5, 7, 2);
   EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 7);
@@ -116,12 +117,14 @@ TEST_F(RowsTest, EachReaderIsWhereItIs) {
   EXPECT_EQ(a->AwaitTensor().tensor.shape[0], 6);
   // A draft in the place of another, from the beginning.
   const auto b = Subscribe(second, 5, 100);
-  for (int turn = 0; turn < 2; ++turn) {
-    EXPECT_TRUE(Eventually([&] { return publisher_.WantedRows(5).has_value(); }));
-    const RowsWanted wanted = *publisher_.WantedRows(5);
-    publisher_.PublishRows(Rows(5, wanted.first, 2));
-  }
-  EXPECT_EQ(a->AwaitTensor().tensor.tag.position, 6);
+  // What is there is all that the first one has.
+  const auto wanted = publisher_.WantedRows(5, 6);
+  ASSERT_TRUE(wanted.has_value());
+  EXPECT_EQ(wanted->first, 0);
+  publisher_.PublishRows(Rows(5, 0, 6));
+  EXPECT_EQ(b->AwaitTensor().tensor.shape[0], 6);
+  EXPECT_EQ(a->num_tensors(), 0u);
+  EXPECT_EQ(publisher_.WantedRows(5, 6), absl::nullopt);
 }
 
 TEST_F(RowsTest, WhatIsNotTheNextIsNotSent) {
@@ -130,6 +133,9 @@ TEST_F(RowsTest, WhatIsNotTheNextIsNotSent) {
   publisher_.PublishRows(Rows(5, 3, 2));
   Tensor other = Rows(5, 0, 2);
   other.shape = {1, 2 * static_cast<int>(kRowSize)};
+  publisher_.PublishRows(other);
+  other = Rows(5, 0, 2);
+  other.tag.epoch = 8;
   publisher_.PublishRows(other);
   publisher_.PublishRows(Rows(6, 0, 2));
   Publish(5, 0, 1);
@@ -140,12 +146,12 @@ TEST_F(RowsTest, WhatIsNotTheNextIsNotSent) {
 TEST_F(RowsTest, ARefusalSaysWhy) {
   TensorReaderClient reader({});
   const auto sink = Subscribe(reader, 5, 100);
-  const RowsWanted wanted = *publisher_.WantedRows(5);
+  const RowsWanted wanted = *publisher_.WantedRows(5, 1000);
   RowsWanted another = wanted;
   another.target_fingerprint = "other";
   publisher_.RefuseRows(5, another, absl::InternalError("not this one"));
   publisher_.RefuseRows(5, wanted, absl::FailedPreconditionError("not yours"));
-  EXPECT_EQ(publisher_.WantedRows(5), absl::nullopt);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt);
   const auto [channel, status] = sink->AwaitLoss();
   EXPECT_EQ(channel, 5u);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -158,11 +164,11 @@ TEST_F(RowsTest, AReaderThatLeavesIsForgotten) {
     const auto sink = Subscribe(reader, 5, 100);
     reader.Unsubscribe(5);
     EXPECT_TRUE(
-        Eventually([&] { return !publisher_.WantedRows(5).has_value(); }));
+        Eventually([&] { return !publisher_.WantedRows(5, 1000).has_value(); }));
     Subscribe(reader, 6, 100);
   }
   EXPECT_TRUE(
-      Eventually([&] { return !publisher_.WantedRows(6).has_value(); }));
+      Eventually([&] { return !publisher_.WantedRows(6, 1000).has_value(); }));
 }
 
 // A peer may say anything.
@@ -184,7 +190,7 @@ TEST_F(RowsTest, StrangeRequestsAreBoundedOrRefused) {
   EXPECT_EQ(event.error().channel(), 0u);
   EXPECT_EQ(event.error().code(), 3u);
   // It wants nothing, and what it expects is no overflow.
-  EXPECT_EQ(publisher_.WantedRows(5), absl::nullopt);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt);
   publisher_.PublishRows(Rows(5, 1 << 30, 1));
   // Another request for it is of the same shape.
   rows->set_end(7);
