@@ -23,13 +23,13 @@ KvReader::KvReader(worker::TensorReader* tensors, model::Drafter* drafter,
       inbox_(std::make_shared<TensorInbox>(std::move(push))) {}
 
 void KvReader::Subscribe(Session& session, const OpenDraft& open) {
-  const model::TargetRowShape* const shape = drafter_->reads_target();
+  model::RowReader* const reader = drafter_->row_reader();
   // A channel is one session's.
-  if (shape == nullptr || tensors_ == nullptr || open.kv_channel == 0 ||
+  if (reader == nullptr || tensors_ == nullptr || open.kv_channel == 0 ||
       open.hidden_address.empty() || by_channel_.contains(open.kv_channel)) {
     return;
   }
-  auto rows = drafter_->NewTargetSequence(session.reserved_length);
+  auto rows = reader->NewTargetSequence(session.reserved_length);
   if (!rows.ok()) {
     spdlog::warn("session {} drafts without its target's keys: {}", session.id,
                  rows.status().ToString());
@@ -46,10 +46,10 @@ void KvReader::Subscribe(Session& session, const OpenDraft& open) {
   worker::TensorReader::Subscription subscription;
   subscription.address = open.hidden_address;
   subscription.channel = seen.channel;
-  subscription.num_values = static_cast<size_t>(shape->row_size());
+  subscription.num_values = static_cast<size_t>(reader->shape().row_size());
   subscription.sink = inbox_;
-  subscription.rows = {*shape, drafter_->info().target_fingerprint, seen.asked,
-                       session.schedule.epoch()};
+  subscription.rows = {reader->shape(), drafter_->info().target_fingerprint,
+                       seen.asked, session.schedule.epoch()};
   tensors_->Subscribe(std::move(subscription));
 }
 
@@ -66,8 +66,7 @@ bool KvReader::OnArrived(const worker::ReceivedTensor& received) {
   if (!tag.is_rows) return false;
   const auto it = by_channel_.find(tag.channel);
   // Closed meanwhile, or of the target before this one.
-  if (it == by_channel_.end() ||
-      tag.epoch != it->second->schedule.epoch()) {
+  if (it == by_channel_.end() || tag.epoch != it->second->schedule.epoch()) {
     ++num_stale_;
     return true;
   }

@@ -90,8 +90,7 @@ void StepPlanner::PlanPrefills() {
     const int rows = session.feedable_rows();
     if (rows <= 0) continue;  // until its target's rows have come
     prefilling.push_back(&session);
-    prompts.push_back(
-        {session.settled(), session.sequence->length(), rows});
+    prompts.push_back({session.settled(), session.sequence->length(), rows});
   }
   if (prefilling.empty()) return;
   // One that waits for its verdict will want its next step soon.

@@ -33,9 +33,9 @@ absl::StatusOr<CrossOptions> ParseCross(const Json& json) {
       cross.num_key_value_heads,
       IntOr(json, kKvHeads, cross.num_heads, 1, kMaxLargeSize));
   if (cross.num_heads % cross.num_key_value_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        kKvHeads, " is ", cross.num_key_value_heads, ", no divisor of ", kHeads,
-        ", ", cross.num_heads));
+    return absl::InvalidArgumentError(
+        absl::StrCat(kKvHeads, " is ", cross.num_key_value_heads,
+                     ", no divisor of ", kHeads, ", ", cross.num_heads));
   }
   if (IsAbsent(json, kHeadSize)) {
     NACRE_ASSIGN_OR_RETURN(

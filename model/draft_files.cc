@@ -74,8 +74,8 @@ absl::Status CheckDraftFingerprint(const std::string& folder,
                          DraftTargetFingerprint(folder, info.fingerprint));
   if (target == info.fingerprint) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      PathIn(folder, kCardName), ": the draft is of the target ", ShownTensorName(target),
-      ", the model here is ", info.fingerprint));
+      PathIn(folder, kCardName), ": the draft is of the target ",
+      ShownTensorName(target), ", the model here is ", info.fingerprint));
 }
 
 absl::Status InDraftFile(const std::string& path, const absl::Status& status) {

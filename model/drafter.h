@@ -102,12 +102,7 @@ class Drafter {
     return absl::InvalidArgumentError("slots of a drafter that has none");
   }
   // As of LanguageModel.
-  virtual const TargetRowShape* reads_target() const { return nullptr; }
-  virtual absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
-      int max_length) {
-    static_cast<void>(max_length);
-    return absl::UnimplementedError("a drafter that reads no target");
-  }
+  virtual RowReader* row_reader() { return nullptr; }
   virtual int shared_block_size() const { return 0; }
   virtual int blocks_brought_at_once() const { return 0; }
   virtual int64_t kv_free_tokens() const = 0;

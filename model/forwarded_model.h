@@ -30,13 +30,7 @@ class ForwardedModel : public Interface {
       absl::Span<const int32_t> token_ids) override {
     return model_->NewTreeSequence(max_length, num_slots, token_ids);
   }
-  const TargetRowShape* reads_target() const override {
-    return model_->reads_target();
-  }
-  absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
-      int max_length) override {
-    return model_->NewTargetSequence(max_length);
-  }
+  RowReader* row_reader() override { return model_->row_reader(); }
   int shared_block_size() const override { return model_->shared_block_size(); }
   int blocks_brought_at_once() const override {
     return model_->blocks_brought_at_once();

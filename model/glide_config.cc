@@ -38,10 +38,10 @@ absl::StatusOr<ModelConfig> ReadOwnLayers(Json json, const ModelInfo& target) {
 absl::StatusOr<CrossOptions> ReadCross(const Json& json, const KeptKv& kv) {
   constexpr char kKvHeads[] = "large_num_key_value_heads";
   NACRE_ASSIGN_OR_RETURN(const CrossOptions cross, ParseCross(json));
-  NACRE_RETURN_IF_ERROR(CheckEqual("large_num_attention_heads", cross.num_heads,
-                                   kv.num_heads));
-  NACRE_RETURN_IF_ERROR(CheckEqual("large_head_dim", cross.head_dim,
-                                   kv.layers.front().head_dim));
+  NACRE_RETURN_IF_ERROR(
+      CheckEqual("large_num_attention_heads", cross.num_heads, kv.num_heads));
+  NACRE_RETURN_IF_ERROR(
+      CheckEqual("large_head_dim", cross.head_dim, kv.layers.front().head_dim));
   if (!IsAbsent(json, kKvHeads)) {
     NACRE_RETURN_IF_ERROR(CheckEqual(kKvHeads, cross.num_key_value_heads,
                                      kv.layers.front().num_kv_heads));

@@ -22,6 +22,7 @@
 #include "kernels/float_view.h"
 #include "kernels/kv_layer.h"
 #include "model/feature_tap.h"
+#include "model/target_sequence.h"
 
 namespace nacre::kernels {
 class Backend;       // kernels/backend.h
@@ -99,32 +100,6 @@ class Sequence {
     static_cast<void>(most_blocks);
     return {};
   }
-};
-
-// What a draft reads of a target that runs elsewhere: keys and values of its
-// last layers, as they are kept.
-struct TargetRowShape {
-  int num_layers = 0;  // the target's last ones, in the target's order
-  int num_key_value_heads = 0;
-  int head_dim = 0;
-
-  // Of a position: each layer's key of all heads, turned by its position, then
-  // its value.
-  int row_size() const {
-    return num_layers * 2 * num_key_value_heads * head_dim;
-  }
-  bool operator==(const TargetRowShape&) const = default;
-};
-
-// What there is of the target's keys and values of one text: its positions
-// 0..length()-1. Must not outlive the draft's model.
-class TargetSequence {
- public:
-  virtual ~TargetSequence() = default;
-  virtual int length() const = 0;
-  // Of the next positions; what passes the reserved length is left out.
-  //                                            rows [any, shape.row_size()]
-  virtual void Append(absl::Span<const float> rows) = 0;
 };
 
 inline constexpr int32_t kNoSlot = -1;
@@ -296,36 +271,9 @@ class LanguageModel {
     return nullptr;
   }
 
-  // For drafts that attend to them elsewhere. Whether a draft that reads such
-  // rows can read them of this model. INVALID_ARGUMENT with both numbers where
-  // they are of another shape; UNIMPLEMENTED for a model that shows none.
-  virtual absl::Status CheckTargetRows(const TargetRowShape& shape) const {
-    static_cast<void>(shape);
-    return absl::UnimplementedError("the target shows no keys and values");
-  }
-  // Where that is OK: those of positions first..first+count-1, all below
-  // sequence.length().                        rows [count, shape.row_size()]
-  virtual void ReadTargetRows(const Sequence& sequence,
-                              const TargetRowShape& shape, int first, int count,
-                              std::vector<float>* rows) {
-    static_cast<void>(sequence);
-    static_cast<void>(shape);
-    static_cast<void>(first);
-    static_cast<void>(count);
-    rows->clear();
-  }
-
   // Of a draft that attends to keys and values of its target, when that runs
-  // elsewhere: what it reads. Null: it is no such draft. With less of them than
-  // the text has it says what it would say of less, never nonsense.
-  virtual const TargetRowShape* reads_target() const { return nullptr; }
-  // Room for so many positions. RESOURCE_EXHAUSTED where there is none;
-  // UNIMPLEMENTED where it is no such draft.
-  virtual absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
-      int max_length) {
-    static_cast<void>(max_length);
-    return absl::UnimplementedError("a model that reads no target");
-  }
+  // elsewhere; null: it is no such draft.
+  virtual RowReader* row_reader() { return nullptr; }
 
   // Asked on its thread by a Forward that is under way, now and then (between
   // layers). True ends it with ABORTED, and no sequence has changed its length.

@@ -58,13 +58,6 @@ class PacedModel final : public ForwardedModel<LanguageModel> {
   const int32_t* KvTable(const Sequence& sequence) override {
     return model_->KvTable(sequence);
   }
-  absl::Status CheckTargetRows(const TargetRowShape& shape) const override {
-    return model_->CheckTargetRows(shape);
-  }
-  void ReadTargetRows(const Sequence& sequence, const TargetRowShape& shape,
-                      int first, int count, std::vector<float>* rows) override {
-    model_->ReadTargetRows(sequence, shape, first, count, rows);
-  }
   absl::Status SetTaps(absl::Span<const FeatureTap> taps) override {
     return model_->SetTaps(taps);
   }

@@ -89,9 +89,9 @@ absl::StatusOr<std::unique_ptr<TargetReader>> TargetReader::Create(
         "a GliDe draft does not run on the backend ", backend->numerics_id(),
         "; on \"cpu\" and \"reference\" it does"));
   }
-  NACRE_ASSIGN_OR_RETURN(CrossLayers weights,
-                         LoadCrossLayers(checkpoint, config,
-                                         CrossHeads(*config.cross), backend));
+  NACRE_ASSIGN_OR_RETURN(
+      CrossLayers weights,
+      LoadCrossLayers(checkpoint, config, CrossHeads(*config.cross), backend));
   std::unique_ptr<TargetReader> reader(
       new TargetReader(config, std::move(weights), backend));
   NACRE_ASSIGN_OR_RETURN(
@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<TargetReader>> TargetReader::Create(
   return reader;
 }
 
-absl::StatusOr<std::unique_ptr<TargetSequence>> TargetReader::NewSequence(
+absl::StatusOr<std::unique_ptr<TargetSequence>> TargetReader::NewTargetSequence(
     int max_length) {
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> kv,
                          pool_->Reserve(max_length));

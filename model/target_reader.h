@@ -23,7 +23,7 @@
 
 namespace nacre::model {
 
-class TargetReader {
+class TargetReader final : public RowReader {
  public:
   // Of a config with `cross`, with room for so many positions of the target.
   // `backend` outlives it. Errors: UNIMPLEMENTED for a backend that is not the
@@ -35,10 +35,10 @@ class TargetReader {
   static int64_t CacheBytes(const ModelConfig& config, int64_t capacity_tokens,
                             const kernels::Backend& backend);
 
-  const TargetRowShape& shape() const { return shape_; }
+  const TargetRowShape& shape() const override { return shape_; }
   const CrossLayers& weights() const { return weights_; }
-  // RESOURCE_EXHAUSTED where there is no room.
-  absl::StatusOr<std::unique_ptr<TargetSequence>> NewSequence(int max_length);
+  absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
+      int max_length) override;
 
   // The rows of a step, in its order: Clear, then those of each sequence, which
   // `length` positions come before. The sequence is one of this reader's.

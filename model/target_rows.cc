@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "common/status_macros.h"
 #include "kernels/backend.h"
 #include "kernels/kv_address.h"
@@ -14,9 +15,9 @@ namespace {
 
 absl::Status CheckEqual(const char* what, int wanted, int there) {
   if (wanted == there) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the draft reads keys of ", wanted, " ", what,
-                   ", the target keeps ", there));
+  return absl::InvalidArgumentError(absl::StrCat("the draft reads keys of ",
+                                                 wanted, " ", what,
+                                                 ", the target keeps ", there));
 }
 
 // Element `index` of a layer; int8: that of a row whose scale is `scale`.
@@ -58,40 +59,43 @@ void ReadSlot(const kernels::KvLayer& layer, kernels::KvSlot slot, float* out) {
 
 }  // namespace
 
-absl::Status CheckKeptRows(const LanguageModel& model,
-                           const TargetRowShape& shape) {
-  const KeptKv kv = *model.kept_kv();
-  const VocabularyHead head = *model.vocabulary_head();
-  if (!kv.has_whole_heads) {
+absl::Status KeptRows::Check(const TargetRowShape& shape) const {
+  const absl::optional<KeptKv> kv = model_->kept_kv();
+  const absl::optional<VocabularyHead> head = model_->vocabulary_head();
+  if (!kv.has_value() || kv->layers.empty() || !head.has_value()) {
+    return absl::UnimplementedError("the target shows no keys and values");
+  }
+  if (!kv->has_whole_heads) {
     return absl::UnimplementedError(
         "only a part of each of the target's heads turns");
   }
-  if (head.backend->location() != kernels::Location::kHost) {
+  if (head->backend->location() != kernels::Location::kHost) {
     return absl::UnimplementedError(
-        absl::StrCat("the target's backend ", head.backend->numerics_id(),
+        absl::StrCat("the target's backend ", head->backend->numerics_id(),
                      " shows no keys and values; \"cpu\" does"));
   }
-  const kernels::KvLayer& layer = kv.layers.front();
+  const kernels::KvLayer& layer = kv->layers.front();
   NACRE_RETURN_IF_ERROR(
       CheckEqual("heads", shape.num_key_value_heads, layer.num_kv_heads));
   NACRE_RETURN_IF_ERROR(
       CheckEqual("elements a head", shape.head_dim, layer.head_dim));
-  if (shape.num_layers >= 1 && shape.num_layers <= model.info().num_layers) {
+  if (shape.num_layers >= 1 && shape.num_layers <= model_->info().num_layers) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("the draft reads keys of ", shape.num_layers,
-                   " layers, the target has ", model.info().num_layers));
+                   " layers, the target has ", model_->info().num_layers));
 }
 
-void ReadKeptRows(const KeptKv& kv, int num_layers, const int32_t* table,
-                  const TargetRowShape& shape, int first, int count,
-                  std::vector<float>* rows) {
+void KeptRows::Read(const Sequence& sequence, const TargetRowShape& shape,
+                    int first, int count, std::vector<float>* rows) {
+  const KeptKv kv = *model_->kept_kv();
+  const int32_t* const table = model_->KvTable(sequence);
   const size_t size = static_cast<size_t>(shape.row_size());
   const size_t part = size / static_cast<size_t>(shape.num_layers);
   rows->resize(static_cast<size_t>(count) * size);
   float* out = rows->data();
-  const int first_layer = num_layers - shape.num_layers;
+  const int first_layer = model_->info().num_layers - shape.num_layers;
   for (int i = 0; i < count; ++i) {
     for (int layer = 0; layer < shape.num_layers; ++layer) {
       const kernels::KvLayer& from =

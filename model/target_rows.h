@@ -1,12 +1,11 @@
 // Keys and values of a text out of the cache of the model that has computed
-// them, as a draft elsewhere reads them (LanguageModel::ReadTargetRows).
+// them, as a draft elsewhere reads them.
 //
 // The model's thread.
 
 #ifndef MODEL_TARGET_ROWS_H_
 #define MODEL_TARGET_ROWS_H_
 
-#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,17 +13,31 @@
 
 namespace nacre::model {
 
-// INVALID_ARGUMENT with both numbers where `shape` is not that of what the
-// model keeps; UNIMPLEMENTED where that lies on a device, or keeps parts of
-// heads apart. `model`: whose kept_kv() is there.
-absl::Status CheckKeptRows(const LanguageModel& model,
-                           const TargetRowShape& shape);
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // Whether a draft that reads such rows can read them here. INVALID_ARGUMENT
+  // with both numbers where they are of another shape; UNIMPLEMENTED for a
+  // model that shows no keys, keeps parts of heads apart, or is not of the
+  // host.
+  virtual absl::Status Check(const TargetRowShape& shape) const = 0;
+  // Of a shape that was checked: positions first..first+count-1, all below
+  // sequence.length().                       rows [count, shape.row_size()]
+  virtual void Read(const Sequence& sequence, const TargetRowShape& shape,
+                    int first, int count, std::vector<float>* rows) = 0;
+};
 
-// Positions first..first+count-1 of the table, of the last of `num_layers`
-// layers. What was checked.                 rows [count, shape.row_size()]
-void ReadKeptRows(const KeptKv& kv, int num_layers, const int32_t* table,
-                  const TargetRowShape& shape, int first, int count,
-                  std::vector<float>* rows);
+class KeptRows final : public RowSource {
+ public:
+  explicit KeptRows(LanguageModel* model) : model_(model) {}  // outlives it
+
+  absl::Status Check(const TargetRowShape& shape) const override;
+  void Read(const Sequence& sequence, const TargetRowShape& shape, int first,
+            int count, std::vector<float>* rows) override;
+
+ private:
+  LanguageModel* const model_;
+};
 
 }  // namespace nacre::model
 

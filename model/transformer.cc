@@ -71,12 +71,27 @@ absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,
   if (config.cross.has_value()) {
     needs.kv_cache += TargetReader::CacheBytes(
         config,
-        options.kv_cache_bytes / KvPool::BytesPerToken(KvShape(config, *backend)),
+        options.kv_cache_bytes /
+            KvPool::BytesPerToken(KvShape(config, *backend)),
         *backend);
   }
   needs.prefix_store = StoredInMemory(options.prefix_store);
   needs.scratch = ScratchBytes(config, options.step_rows);
   return options.admit(needs);
+}
+
+// What is to be had after the layers.
+void KeepLastFeatures(const ModelConfig& config, const NormWeights& final_norm,
+                      int rows, LayerRunner* runner, Activations* activations,
+                      KeptFeatures* features) {
+  const float* const hidden = activations->hidden->f32();
+  features->Keep({FeatureTap::Kind::kIn, config.num_hidden_layers}, hidden,
+                 rows);
+  const FeatureTap final = {FeatureTap::Kind::kFinal};
+  if (!features->Has(final)) return;
+  float* const normed = activations->normed->f32();
+  runner->Norm(hidden, rows, final_norm, normed);
+  features->Keep(final, normed, rows);
 }
 
 // What the rows' data decides: token ids and nodes.
@@ -156,7 +171,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
       Describe(model->config_, model->weights_, *model->kv_pool_);
   if (model->target_ != nullptr) {
     info.target_fingerprint = whole.cross->target_fingerprint;
-    absl::StrAppend(&info.description, ", a GliDe draft over the target's last ",
+    absl::StrAppend(&info.description,
+                    ", a GliDe draft over the target's last ",
                     model->target_->shape().num_layers, " layers");
   }
   info.kv_capacity_tokens = model->kv_pool_->capacity_tokens();
@@ -242,15 +258,6 @@ absl::Status Transformer::CheckBatch(
   return absl::OkStatus();
 }
 
-void Transformer::RunLayer(int index) {
-  const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
-  const kernels::KvLayer& kv = kv_pool_->layer(index);
-  if (target_ == nullptr) return runner_.Run(layer, index, kv);
-  runner_.RunAttention(layer, index, kv);
-  target_->Run(index, &activations_);
-  runner_.RunFeedForward(layer, index);
-}
-
 size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
   size_t layers_run = 0;
   const auto run = [&] {
@@ -273,7 +280,15 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
       const int index = static_cast<int>(layers_run);
       features_.Keep({FeatureTap::Kind::kIn, index}, activations_.hidden->f32(),
                      rows_.size());
-      RunLayer(index);
+      const LayerWeights& layer = weights_.layers[layers_run];
+      const kernels::KvLayer& kv = kv_pool_->layer(index);
+      if (target_ == nullptr) {
+        runner_.Run(layer, index, kv);
+      } else {
+        runner_.RunAttention(layer, index, kv);
+        target_->Run(index, &activations_);
+        runner_.RunFeedForward(layer, index);
+      }
       layers_finished_.fetch_add(1, std::memory_order_relaxed);
       ++layers_run;
     }
@@ -285,17 +300,6 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
     backend_->RunStep(rows_.size(), run);
   }
   return layers_run;
-}
-
-void Transformer::KeepLastFeatures() {
-  const float* const hidden = activations_.hidden->f32();
-  features_.Keep({FeatureTap::Kind::kIn, config_.num_hidden_layers}, hidden,
-                 rows_.size());
-  const FeatureTap final = {FeatureTap::Kind::kFinal};
-  if (!features_.Has(final)) return;
-  float* const normed = activations_.normed->f32();
-  runner_.Norm(hidden, rows_.size(), weights_.final_norm, normed);
-  features_.Keep(final, normed, rows_.size());
 }
 
 void Transformer::RunHead() {
@@ -364,7 +368,8 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
                                            " of ", weights_.layers.size(),
                                            " layers"));
   }
-  KeepLastFeatures();
+  KeepLastFeatures(config_, weights_.final_norm, rows_.size(), &runner_,
+                   &activations_, &features_);
   if (rows_.num_logit_rows() > 0) {
     RunHead();
     outputs.Queue(activations_.logits->f32());

@@ -34,7 +34,6 @@
 #include "model/queued_step.h"
 #include "model/step_rows.h"
 #include "model/target_reader.h"
-#include "model/target_rows.h"
 #include "model/weights.h"
 
 namespace nacre::model {
@@ -100,22 +99,7 @@ class Transformer : public LanguageModel {
   absl::Span<const float> features(int tap) const override {
     return features_.At(static_cast<size_t>(tap));
   }
-  absl::Status CheckTargetRows(const TargetRowShape& shape) const override {
-    return CheckKeptRows(*this, shape);
-  }
-  void ReadTargetRows(const Sequence& sequence, const TargetRowShape& shape,
-                      int first, int count, std::vector<float>* rows) override {
-    ReadKeptRows(*kept_kv(), info_.num_layers, KvTable(sequence), shape, first,
-                 count, rows);
-  }
-  const TargetRowShape* reads_target() const override {
-    return target_ == nullptr ? nullptr : &target_->shape();
-  }
-  absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
-      int max_length) override {
-    if (target_ != nullptr) return target_->NewSequence(max_length);
-    return LanguageModel::NewTargetSequence(max_length);
-  }
+  RowReader* row_reader() override { return target_.get(); }
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
   }
@@ -138,12 +122,9 @@ class Transformer : public LanguageModel {
   // Queues what `batch`, the current step, says of the step after it.
   void QueueNext(absl::Span<const SequenceRows> batch);
 
-  void RunLayer(int index);
   // `embed` queues what fills activations_.hidden. Returns how many layers were
   // queued: all, unless `may_end` and the interrupt said so.
   size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
-  // What is to be had after the layers.
-  void KeepLastFeatures();
   void RunHead();
 
   ModelConfig config_;

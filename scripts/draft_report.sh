@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 # --- What to run -------------------------------------------------------------
 # Of a draft worker, and on the target itself (a flag of nacre has the name of
 # their kind). What is not in models/ is left out.
-readonly WORKER_DRAFTS=(draft distilled eesd) OWN_DRAFTS=(glide eagle medusa)
+readonly WORKER_DRAFTS=(draft distilled eesd glide) OWN_DRAFTS=(eagle medusa)
 drafts=()
 for name in "${WORKER_DRAFTS[@]}" "${OWN_DRAFTS[@]}"; do
   [[ ! -d models/$name ]] || drafts+=("$name")

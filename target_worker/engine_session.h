@@ -75,8 +75,13 @@ struct EngineSession : worker::EngineSession {
     uint32_t epoch = 0;
   };
   Published hidden;
-  uint64_t kv_channel = 0;  // as what drafts read its keys; 0: they do not
-  int kv_shown = 0;         // positions that there were at the last look
+  // As what drafts read its keys and values, 0: they do not; and positions that
+  // there were at the last look.
+  struct ReadKv {
+    uint64_t channel = 0;
+    int shown = 0;
+  };
+  ReadKv read_kv;
 
   // Its part of the step being run.
   std::vector<int32_t> fed;  // prompt rows, then last committed token and tail

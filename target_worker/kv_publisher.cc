@@ -18,10 +18,13 @@ constexpr int kMostReaders = 8;
 
 }  // namespace
 
-KvPublisher::KvPublisher(model::LanguageModel* model,
+KvPublisher::KvPublisher(model::LanguageModel* model, model::RowSource* rows,
                          worker::TensorPublisher* tensors,
                          std::function<void()> wake)
-    : model_(model), tensors_(tensors) {
+    : fingerprint_(model->info().fingerprint),
+      kept_(model),
+      source_(rows != nullptr ? rows : &kept_),
+      tensors_(tensors) {
   if (tensors_ == nullptr) return;
   tensors_->SetRowsWanted([this, wake = std::move(wake)] {
     is_wanted_ = true;
@@ -36,7 +39,7 @@ KvPublisher::~KvPublisher() {
 void KvPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
   const bool is_wanted = is_wanted_.exchange(false);
   for (EngineSession& session : sessions) {
-    if (session.kv_channel == 0 || session.closing || session.unsound ||
+    if (session.read_kv.channel == 0 || session.closing || session.unsound ||
         session.schedule.finished()) {
       continue;
     }
@@ -44,8 +47,8 @@ void KvPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
     // another's.
     const int there = std::min(session.sequence->length(),
                                session.schedule.committed_length() - 1);
-    if (there <= session.kv_shown && !is_wanted) continue;
-    session.kv_shown = there;
+    if (there <= session.read_kv.shown && !is_wanted) continue;
+    session.read_kv.shown = there;
     // Each turn serves a reader. Two are many: a draft and its successor.
     for (int i = 0; i < kMostReaders && PublishRows(session, there); ++i) {
     }
@@ -53,31 +56,30 @@ void KvPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
 }
 
 absl::Status KvPublisher::Check(const RowsWanted& wanted) const {
-  const std::string& own = model_->info().fingerprint;
-  if (!wanted.target_fingerprint.empty() && wanted.target_fingerprint != own) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the draft is of the target ", wanted.target_fingerprint,
-        ", this is ", own));
+  if (!wanted.target_fingerprint.empty() &&
+      wanted.target_fingerprint != fingerprint_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the draft is of the target ", wanted.target_fingerprint,
+                     ", this is ", fingerprint_));
   }
-  return model_->CheckTargetRows(wanted.shape);
+  return source_->Check(wanted.shape);
 }
 
 bool KvPublisher::PublishRows(const EngineSession& session, int there) {
   if (tensors_ == nullptr) return false;
   const absl::optional<RowsWanted> wanted =
-      tensors_->WantedRows(session.kv_channel, there);
+      tensors_->WantedRows(session.read_kv.channel, there);
   if (!wanted.has_value()) return false;
   if (const absl::Status status = Check(*wanted); !status.ok()) {
-    tensors_->RefuseRows(session.kv_channel, *wanted, status);
+    tensors_->RefuseRows(session.read_kv.channel, *wanted, status);
     return true;
   }
   const int count = std::min({wanted->end, there,
                               wanted->first + worker::TensorReader::kMaxRows}) -
                     wanted->first;
-  model_->ReadTargetRows(*session.sequence, wanted->shape, wanted->first, count,
-                         &rows_);
+  source_->Read(*session.sequence, wanted->shape, wanted->first, count, &rows_);
   worker::Tensor tensor;
-  tensor.tag.channel = session.kv_channel;
+  tensor.tag.channel = session.read_kv.channel;
   tensor.tag.epoch = wanted->epoch;
   tensor.tag.position = wanted->first;
   tensor.tag.is_rows = true;

@@ -9,10 +9,12 @@
 
 #include <atomic>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "model/language_model.h"
+#include "model/target_rows.h"
 #include "worker/engine/session_table.h"
 #include "worker/tensors/tensor_publisher.h"
 
@@ -22,10 +24,10 @@ struct EngineSession;  // engine_session.h
 
 class KvPublisher {
  public:
-  // All outlive it. Null `tensors`: nobody reads any. `wake`: the engine, of any
-  // thread.
-  KvPublisher(model::LanguageModel* model, worker::TensorPublisher* tensors,
-              std::function<void()> wake);
+  // All outlive it. Null `tensors`: nobody reads any. Null `rows`: those of the
+  // model's cache. `wake`: the engine, of any thread.
+  KvPublisher(model::LanguageModel* model, model::RowSource* rows,
+              worker::TensorPublisher* tensors, std::function<void()> wake);
   ~KvPublisher();
   KvPublisher(const KvPublisher&) = delete;
   KvPublisher& operator=(const KvPublisher&) = delete;
@@ -41,7 +43,9 @@ class KvPublisher {
   // Whether the model has what a reader wants.
   absl::Status Check(const worker::TensorPublisher::RowsWanted& wanted) const;
 
-  model::LanguageModel* const model_;
+  const std::string fingerprint_;
+  model::KeptRows kept_;
+  model::RowSource* const source_;
   worker::TensorPublisher* const tensors_;
   std::atomic<bool> is_wanted_{false};
   std::vector<float> rows_;  // of the call being made

@@ -24,7 +24,7 @@ TargetEngine::TargetEngine(Options options)
                  .now_ns = options_.now_ns}),
       own_drafts_(&suffixes_),
       hidden_(options_.model, options_.tensors, options_.features),
-      kv_(options_.model, options_.tensors, [this] { Wake(); }),
+      kv_(options_.model, options_.rows, options_.tensors, [this] { Wake(); }),
       sampler_(options_.model, &soundness_, &scratch_),
       planner_({.sessions = sessions_,
                 .accounts = &accounts_,

@@ -28,6 +28,7 @@
 #include "model/feature_drafter.h"
 #include "model/future_heads.h"
 #include "model/language_model.h"
+#include "model/target_rows.h"
 #include "speculation/plan.h"
 #include "speculation/tree_spec.h"
 #include "target_worker/feature_drafts.h"
@@ -86,6 +87,9 @@ class TargetEngine final
     // Where tensors of sessions with a channel go; null: nowhere.
     // Outlives the engine.
     worker::TensorPublisher* tensors = nullptr;
+    // The keys and values that drafts read; null: the model's. Outlives the
+    // engine.
+    model::RowSource* rows = nullptr;
     // Where hidden states are recorded, which it must be able to (AddHidden);
     // null: nowhere. Outlives the engine.
     worker::FeatureFile* features = nullptr;

@@ -232,6 +232,7 @@ TESTED_BY = {
     "tokenizer/gguf_vocabulary.cc": "tests/tokenizer/gguf_tokenizer_test.cc",
     "model/safetensors_writer.cc": "tests/model/safetensors_test.cc",
     "model/step_rows.cc": "tests/model/tree_test.cc",
+    "model/cross_attention.cc": "tests/model/glide_model_test.cc",
     "model/weights.cc": "tests/model/transformer_test.cc",
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
        for name in ("fleet_failures", "fleet_world", "scripted_drafter",

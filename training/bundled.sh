@@ -86,7 +86,6 @@ bench() {
 bench draft --draft-model models/draft --methods sd:4,async --tree chain
 case $METHOD in
   eagle3) bench eagle3 --drafts 0 --eagle "$OUT/eagle3" --methods ar,async ;;
-  glide|medusa)
-    bench "$METHOD" --drafts 0 "--$METHOD" "$OUT/$METHOD" --methods ar,async ;;
+  medusa) bench medusa --drafts 0 --medusa "$OUT/medusa" --methods ar,async ;;
   *) bench "$METHOD" --draft-model "$OUT/$METHOD" --methods sd:4,async --tree chain ;;
 esac

@@ -32,8 +32,8 @@ class SessionTest : public ::testing::Test {
       cell->request = std::make_shared<const RequestSpec>(request_);
       auto answer = std::make_shared<Answer>(cell->request, &tokenizer_, sink_,
                                              &observer_);
-      session_ = std::make_unique<Session>(5, cell, answer,
-                                           TensorChannels(), 0.7);
+      session_ =
+          std::make_unique<Session>(5, cell, answer, TensorChannels(), 0.7);
       answer->OnStarted(5, Placement(), /*numerics_id=*/"n",
                         /*start_ns=*/1000);
     }

@@ -158,7 +158,10 @@ if has dpkg-shlibdeps dpkg-dev && has file file; then
     etc/nacre/draft-worker.env etc/nacre/target-worker.env
   holds nacre-models usr/share/nacre/models/draft/model.safetensors \
     usr/share/nacre/models/distilled/model.safetensors \
-    usr/share/nacre/models/eagle/model.safetensors
+    usr/share/nacre/models/eagle/model.safetensors \
+    usr/share/nacre/models/glide/model.safetensors \
+    usr/share/nacre/models/eesd/model.safetensors \
+    usr/share/nacre/models/medusa/medusa_lm_head.safetensors
   dpkg-deb --ctrl-tarfile "$(echo "$folder"/packages/nacre-coordinator_*.deb)" |
     tar -xO ./conffiles | grep -qx /etc/nacre/gateway.env ||
     fail "gateway.env is replaced"

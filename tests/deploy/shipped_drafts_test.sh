@@ -33,7 +33,6 @@ flags() {
   case $2 in
     eagle3*) echo "--drafts 0 --eagle $1 $own" ;;
     medusa*) echo "--drafts 0 --medusa $1 $own" ;;
-    glide*) echo "--drafts 0 --glide $1 $own" ;;
     *) echo "--draft-model $1 --suffixes off --target-step-time 1:5" ;;
   esac
 }

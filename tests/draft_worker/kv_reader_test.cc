@@ -161,10 +161,10 @@ TEST_F(KvReaderTest, TheFirstTextWaitsForItsRows) {
 TEST_F(KvReaderTest, RowsComeAgainAndInPartsAndOutOfOrder) {
   Open(Opening());
   Send(1, 0, 2);
-  Send(1, 0, 2);   // again
-  Send(1, 3, 4);   // before what is between
-  Send(1, 1, 3);   // in part again
-  Send(1, 3, 9);   // and on
+  Send(1, 0, 2);  // again
+  Send(1, 3, 4);  // before what is between
+  Send(1, 1, 3);  // in part again
+  Send(1, 3, 9);  // and on
   EXPECT_EQ(Drafted().size(), 3u);
   ASSERT_NE(last_target_, nullptr);
   ASSERT_EQ(last_target_->length(), 9);
@@ -250,9 +250,8 @@ TEST_F(KvReaderTest, CommitsGoOnBesideRows) {
   for (int turn = 0; turn < 20; ++turn) {
     const std::vector<int32_t> drafted = Drafted();
     ASSERT_THAT(drafted, Not(IsEmpty()));
-    EXPECT_EQ(drafted,
-              Continue(fixture_->model, open, text,
-                       static_cast<int>(drafted.size())));
+    EXPECT_EQ(drafted, Continue(fixture_->model, open, text,
+                                static_cast<int>(drafted.size())));
     // The target disagrees at the second one.
     const int at = static_cast<int>(text.size());
     text.push_back(drafted[0]);

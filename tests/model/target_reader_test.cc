@@ -11,6 +11,7 @@
 #include "common/json_fields.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "model/target_rows.h"
 #include "tests/model/glide_golden.h"
 
 namespace nacre::model {
@@ -35,8 +36,7 @@ struct Remote {
   Remote(const std::string& backend_name, const std::string& kind)
       : backend(NamedBackend(backend_name)) {
     const std::string folder = FolderThatSaysHeads(kind);
-    auto loaded =
-        LoadModel(folder, backend.get(), {.kv_cache_bytes = 1 << 18});
+    auto loaded = LoadModel(folder, backend.get(), {.kv_cache_bytes = 1 << 18});
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     model = *std::move(loaded);
   }
@@ -76,11 +76,12 @@ struct Remote {
   // What has come when so many rows have, `chunk` at a time.
   std::unique_ptr<TargetSequence> Seen(GlidePair* pair, const Sequence& kept,
                                        int count, int chunk) {
-    auto target = *model->NewTargetSequence(40);
+    auto target = *model->row_reader()->NewTargetSequence(40);
     std::vector<float> rows;
     for (int at = 0; at < count; at += chunk) {
-      pair->target->ReadTargetRows(kept, *model->reads_target(), at,
-                                   std::min(chunk, count - at), &rows);
+      KeptRows(pair->target.get())
+          .Read(kept, model->row_reader()->shape(), at,
+                std::min(chunk, count - at), &rows);
       target->Append(rows);
     }
     EXPECT_EQ(target->length(), count);
@@ -125,7 +126,7 @@ TEST_P(TargetReaderTest, SeesNothingWithoutRows) {
   each.first = 0;
   const auto said = pair.Run(golden.prompt, each, *kept);
   EXPECT_EQ(remote.Run(golden.prompt, each, nullptr), said);
-  const auto empty = *remote.model->NewTargetSequence(40);
+  const auto empty = *remote.model->row_reader()->NewTargetSequence(40);
   EXPECT_EQ(remote.Run(golden.prompt, each, empty.get()), said);
   each.target = static_cast<int>(golden.prompt.size());
   EXPECT_NE(pair.Run(golden.prompt, each, *kept), said) << "rows do nothing";
@@ -171,10 +172,10 @@ TEST(TargetReadersTest, WhatPassesTheReservedLengthIsLeftOut) {
   Remote remote("cpu", "one_layer");
   const auto kept = pair.Fed(golden.prompt);
   ASSERT_GE(kept->length(), 4);
-  const auto target = *remote.model->NewTargetSequence(3);
+  const auto target = *remote.model->row_reader()->NewTargetSequence(3);
   std::vector<float> rows;
-  pair.target->ReadTargetRows(*kept, *remote.model->reads_target(), 0, 4,
-                              &rows);
+  KeptRows(pair.target.get())
+      .Read(*kept, remote.model->row_reader()->shape(), 0, 4, &rows);
   target->Append(rows);
   EXPECT_EQ(target->length(), 3);
   target->Append(rows);
@@ -186,7 +187,7 @@ TEST(TargetReadersTest, NoRoomIsSaid) {
   std::vector<std::unique_ptr<TargetSequence>> all;
   absl::Status status;
   for (int i = 0; i < 100000 && status.ok(); ++i) {
-    auto next = remote.model->NewTargetSequence(1000);
+    auto next = remote.model->row_reader()->NewTargetSequence(1000);
     status = next.status();
     if (next.ok()) all.push_back(*std::move(next));
   }
@@ -197,9 +198,7 @@ TEST(TargetReadersTest, NoRoomIsSaid) {
 
 TEST(TargetReadersTest, AModelThatIsNoneReadsNothing) {
   GlidePair pair("cpu", GlideFolder("one_layer"));
-  EXPECT_EQ(pair.target->reads_target(), nullptr);
-  EXPECT_EQ(pair.target->NewTargetSequence(4).status().code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(pair.target->row_reader(), nullptr);
 }
 
 }  // namespace

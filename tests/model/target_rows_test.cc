@@ -30,16 +30,16 @@ TEST(TargetRowsTest, EachTypeOfCacheIsRead) {
     GlidePair pair(kind, GlideFolder("one_layer"));
     const auto kept = pair.Fed(golden.prompt);
     const TargetRowShape shape = ShapeOf(*pair.target, 3);
-    ASSERT_TRUE(pair.target->CheckTargetRows(shape).ok());
-    pair.target->ReadTargetRows(*kept, shape, 1, 5, &read.emplace_back());
+    ASSERT_TRUE(KeptRows(pair.target.get()).Check(shape).ok());
+    KeptRows(pair.target.get()).Read(*kept, shape, 1, 5, &read.emplace_back());
     ASSERT_EQ(read.back().size(), 5u * static_cast<size_t>(shape.row_size()));
     // Of fewer layers the last ones, of each row.
     std::vector<float> last;
-    pair.target->ReadTargetRows(*kept, ShapeOf(*pair.target, 1), 3, 1, &last);
-    const std::vector<float> tail(
-        read.back().begin() + 3 * shape.row_size() -
-            static_cast<ptrdiff_t>(last.size()),
-        read.back().begin() + 3 * shape.row_size());
+    KeptRows(pair.target.get())
+        .Read(*kept, ShapeOf(*pair.target, 1), 3, 1, &last);
+    const std::vector<float> tail(read.back().begin() + 3 * shape.row_size() -
+                                      static_cast<ptrdiff_t>(last.size()),
+                                  read.back().begin() + 3 * shape.row_size());
     EXPECT_EQ(last, tail) << kind;
   }
   for (size_t kind = 1; kind < read.size(); ++kind) {
@@ -58,9 +58,9 @@ TEST(TargetRowsTest, EachTypeOfCacheIsRead) {
 TEST(TargetRowsTest, OtherShapesAreRefused) {
   GlidePair pair("cpu", GlideFolder("one_layer"));
   const TargetRowShape right = ShapeOf(*pair.target, 2);
-  EXPECT_TRUE(pair.target->CheckTargetRows(right).ok());
+  EXPECT_TRUE(KeptRows(pair.target.get()).Check(right).ok());
   const auto refused = [&](TargetRowShape shape, const char* why) {
-    const absl::Status status = pair.target->CheckTargetRows(shape);
+    const absl::Status status = KeptRows(pair.target.get()).Check(shape);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(status.ToString(), HasSubstr(why));
   };
@@ -79,7 +79,7 @@ TEST(TargetRowsTest, OtherShapesAreRefused) {
 
 TEST(TargetRowsTest, AModelWithoutKeysIsRefused) {
   nacre::testing::TableModel model({.vocab_size = 8});
-  EXPECT_EQ(model.CheckTargetRows(kShape).code(),
+  EXPECT_EQ(KeptRows(&model).Check(kShape).code(),
             absl::StatusCode::kUnimplemented);
 }
 

@@ -105,8 +105,8 @@ class KvPublisherTest : public ::testing::Test {
     const model::SequenceRows rows = {sequence.get(), tokens, 1};
     EXPECT_TRUE(fresh.model()->Forward({&rows, 1}).ok());
     std::vector<float> result;
-    fresh.model()->ReadTargetRows(*sequence, reader_.wanted.shape, 0, count,
-                                  &result);
+    model::KeptRows(fresh.model())
+        .Read(*sequence, reader_.wanted.shape, 0, count, &result);
     return result;
   }
 

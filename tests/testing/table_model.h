@@ -54,7 +54,7 @@ class TargetTable final : public model::TargetSequence {
   const int row_size_;
 };
 
-class TableModel : public model::LanguageModel {
+class TableModel : public model::LanguageModel, private model::RowReader {
  public:
   explicit TableModel(TableModelOptions options)
       : options_(std::move(options)),
@@ -124,9 +124,11 @@ class TableModel : public model::LanguageModel {
     return std::make_unique<TableSequence>(&room_, max_length, num_slots);
   }
 
-  const model::TargetRowShape* reads_target() const override {
-    return options_.reads_target.has_value() ? &*options_.reads_target
-                                             : nullptr;
+  model::RowReader* row_reader() override {
+    return options_.reads_target.has_value() ? this : nullptr;
+  }
+  const model::TargetRowShape& shape() const override {
+    return *options_.reads_target;
   }
   // RESOURCE_EXHAUSTED where a sequence would find no room.
   absl::StatusOr<std::unique_ptr<model::TargetSequence>> NewTargetSequence(

@@ -64,8 +64,7 @@ class TensorPublisherService::Reader final
     return !std::exchange(writing_, true);
   }
 
-  bool PushRows(std::shared_ptr<const Tensor> tensor)
-      ABSL_LOCKS_EXCLUDED(mu_) {
+  bool PushRows(std::shared_ptr<const Tensor> tensor) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     rows_.push_back(std::move(tensor));
     return !std::exchange(writing_, true);
@@ -75,10 +74,9 @@ class TensorPublisherService::Reader final
   // takes little memory. Then its service hears of it.
   bool HasRows(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    const bool has =
-        std::any_of(rows_.begin(), rows_.end(), [&](const auto& tensor) {
-          return tensor->tag.channel == channel;
-        });
+    const bool has = std::any_of(
+        rows_.begin(), rows_.end(),
+        [&](const auto& tensor) { return tensor->tag.channel == channel; });
     is_behind_ = is_behind_ || has;
     return has;
   }

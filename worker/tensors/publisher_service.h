@@ -45,7 +45,8 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   void Publish(const Tensor& tensor) override ABSL_LOCKS_EXCLUDED(mu_);
   void SetRowsWanted(std::function<void()> wake) override
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::optional<RowsWanted> WantedRows(uint64_t channel, int there) const override
+  absl::optional<RowsWanted> WantedRows(uint64_t channel,
+                                        int there) const override
       ABSL_LOCKS_EXCLUDED(mu_);
   void PublishRows(const Tensor& tensor) override ABSL_LOCKS_EXCLUDED(mu_);
   void RefuseRows(uint64_t channel, const RowsWanted& wanted,

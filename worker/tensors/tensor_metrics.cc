@@ -38,9 +38,10 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
   constexpr char kDroppedHelp[] =
       "Hidden states, or pieces of them, of no use: late, of another epoch or "
       "of a closed session; malformed; or lost with an NCCL link.";
-  families->Count("nacre_draft_tensors_received_total",
-                  "Hidden states, and runs of keys and values, that came whole.",
-                  static_cast<double>(stats.received));
+  families->Count(
+      "nacre_draft_tensors_received_total",
+      "Hidden states, and runs of keys and values, that came whole.",
+      static_cast<double>(stats.received));
   families->Count("nacre_draft_tensor_bytes_received_total",
                   "Bytes of their values.",
                   static_cast<double>(stats.received_bytes));

@@ -263,8 +263,9 @@ void Checks::OnTargetRows(const SimulatedSequence& sequence,
       hash = ExtendHash(hash, session.token(position));
       if (hashes[i] == TargetRowHash(hash)) continue;
     }
-    Fail("the draft of request ", request.index, " sees a row of its target at ",
-         position, " that is of other tokens than those committed");
+    Fail("the draft of request ", request.index,
+         " sees a row of its target at ", position,
+         " that is of other tokens than those committed");
     return;
   }
 }

@@ -229,9 +229,9 @@ SimulatedModel::NewTargetSequence(int max_length) {
   return std::make_unique<SimulatedTargetSequence>(max_length);
 }
 
-void SimulatedModel::ReadTargetRows(const model::Sequence& sequence,
-                                    const model::TargetRowShape&, int first,
-                                    int count, std::vector<float>* rows) {
+void SimulatedModel::Read(const model::Sequence& sequence,
+                          const model::TargetRowShape&, int first, int count,
+                          std::vector<float>* rows) {
   const auto& own = static_cast<const SimulatedSequence&>(sequence);
   NACRE_CHECK(first + count <= own.length(), "rows that were not computed");
   rows->clear();

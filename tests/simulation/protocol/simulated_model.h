@@ -24,6 +24,7 @@
 #include "model/block_pool.h"
 #include "model/block_sequence.h"
 #include "model/language_model.h"
+#include "model/target_rows.h"
 #include "tests/simulation/protocol/schedule.h"
 
 namespace nacre::protocol {
@@ -106,7 +107,9 @@ class SimulatedSequence final : public model::BlockSequence {
   int dropped_end_ = 0;  // from length() to there it was fed and truncated
 };
 
-class SimulatedModel final : public model::LanguageModel {
+class SimulatedModel final : public model::LanguageModel,
+                             public model::RowReader,
+                             public model::RowSource {
  public:
   struct Options {
     const LogitTable* table = nullptr;
@@ -117,7 +120,7 @@ class SimulatedModel final : public model::LanguageModel {
     bool draws_tokens = false;  // as a GPU does
     int context_length = 0;
     bool is_interruptible = false;
-    bool has_slots = false;  // for rows of trees
+    bool has_slots = false;     // for rows of trees
     bool reads_target = false;  // a draft: it takes rows of its target
     // Whose the next sequence is: called first in every NewSequence, and in a
     // NewTreeSequence that has room.
@@ -177,17 +180,17 @@ class SimulatedModel final : public model::LanguageModel {
   absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }
   // A row is the hash of its text.
   static constexpr model::TargetRowShape kRows = {1, 1, 1};
-  const model::TargetRowShape* reads_target() const override {
-    return options_.reads_target ? &kRows : nullptr;
+  model::RowReader* row_reader() override {
+    return options_.reads_target ? this : nullptr;
   }
+  const model::TargetRowShape& shape() const override { return kRows; }
   absl::StatusOr<std::unique_ptr<model::TargetSequence>> NewTargetSequence(
       int max_length) override;
-  absl::Status CheckTargetRows(const model::TargetRowShape&) const override {
+  absl::Status Check(const model::TargetRowShape&) const override {
     return absl::OkStatus();
   }
-  void ReadTargetRows(const model::Sequence& sequence,
-                      const model::TargetRowShape& shape, int first, int count,
-                      std::vector<float>* rows) override;
+  void Read(const model::Sequence& sequence, const model::TargetRowShape& shape,
+            int first, int count, std::vector<float>* rows) override;
   // The logits of all rows, for want of anything else.
   kernels::FloatView final_hidden() override {
     return kernels::FloatView(hidden_);

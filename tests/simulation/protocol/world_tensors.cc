@@ -36,7 +36,8 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
     for (const auto& [key, reading] : tensors_->subscriptions_) {
       const auto& rows = reading.subscription.rows;
       if (key.second == channel && rows.has_value() &&
-          reading.subscription.address == address_ && reading.next < std::min(rows->end, there)) {
+          reading.subscription.address == address_ &&
+          reading.next < std::min(rows->end, there)) {
         return RowsWanted{rows->shape, rows->target_fingerprint, reading.next,
                           rows->end, rows->epoch};
       }
@@ -50,6 +51,7 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
       auto& [key, reading] = *it;
       if (key.second != tensor.tag.channel ||
           reading.subscription.address != address_ ||
+          reading.subscription.rows->epoch != tensor.tag.epoch ||
           reading.next != tensor.tag.position) {
         continue;
       }

@@ -107,6 +107,7 @@ void World::Equip(const Process& process,
   options->gate_timeouts = schedule_.gate_timeouts;
   options->suffix_cache_bytes = OptionsOf(process.index).suffix_cache_bytes;
   options->tensors = tensors_->PublisherOf(process.index);
+  options->rows = &ModelOf(process);
 }
 
 void World::Equip(const Process& process,

@@ -98,7 +98,8 @@ TEST_F(RowsTest, AllComeInOrderAsFarAsTheyAreWanted) {
     EXPECT_EQ(received.tensor.shape, sent.shape);
     EXPECT_EQ(received.tensor.values.host(), sent.values.host());
   }
-  EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt) << "no more was asked for";
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt)
+      << "no more was asked for";
   reader.WantRows(5, 9);
   Publish(5, 7, 2);
   EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 7);
@@ -163,8 +164,8 @@ TEST_F(RowsTest, AReaderThatLeavesIsForgotten) {
     TensorReaderClient reader({});
     const auto sink = Subscribe(reader, 5, 100);
     reader.Unsubscribe(5);
-    EXPECT_TRUE(
-        Eventually([&] { return !publisher_.WantedRows(5, 1000).has_value(); }));
+    EXPECT_TRUE(Eventually(
+        [&] { return !publisher_.WantedRows(5, 1000).has_value(); }));
     Subscribe(reader, 6, 100);
   }
   EXPECT_TRUE(
