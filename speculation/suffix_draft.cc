@@ -144,6 +144,22 @@ absl::Span<const SuffixNode> WorthARow(absl::Span<const SuffixNode> nodes,
   return nodes.first(count);
 }
 
+int NumSaid(absl::Span<const SuffixNode> nodes,
+            absl::Span<const int32_t> token_ids) {
+  int parent = -1;
+  int said = 0;
+  for (const int32_t token_id : token_ids) {
+    const auto child =
+        std::find_if(nodes.begin(), nodes.end(), [&](const SuffixNode& node) {
+          return node.parent == parent && node.token_id == token_id;
+        });
+    if (child == nodes.end()) break;
+    parent = static_cast<int>(child - nodes.begin());
+    ++said;
+  }
+  return said;
+}
+
 SuffixDraft::SuffixDraft(const TextOwner& owner, int max_length)
     : owner_(owner), own_(max_length) {
   own_.Begin(owner_, max_length);

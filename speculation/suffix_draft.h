@@ -71,6 +71,10 @@ absl::Span<const SuffixNode> WorthARow(absl::Span<const SuffixNode> nodes,
                                        const SuffixAccount& account,
                                        double row_price);
 
+// How many of these tokens, the first ones, are a path of the nodes.
+int NumSaid(absl::Span<const SuffixNode> nodes,
+            absl::Span<const int32_t> token_ids);
+
 // Of one session.
 class SuffixDraft {
  public:

@@ -84,7 +84,10 @@ void TargetEngine::OnOpened(Session& session, OpenTarget& open) {
 }
 
 void TargetEngine::OnClosing(worker::EngineSession& session) {
-  suffixes_.Remember(static_cast<Session&>(session));
+  Session& closing = static_cast<Session&>(session);
+  suffixes_.Remember(closing);
+  heads_.Close(closing);
+  features_.Close(closing);
 }
 
 void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {

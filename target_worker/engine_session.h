@@ -30,6 +30,8 @@ namespace nacre::target_worker {
 struct AheadDrafts {
   std::unique_ptr<speculation::HeadDraft> heads;
   std::unique_ptr<FeatureDraft> features;
+  // What suffixes said beside them, when it last proposed.
+  std::vector<speculation::SuffixNode> suffixes;
   bool any() const { return heads != nullptr || features != nullptr; }
   // To look ahead once more.
   bool is_ready() const {

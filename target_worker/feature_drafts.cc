@@ -97,6 +97,10 @@ void FeatureDrafts::Look(const Step& step, double row_price, int64_t step_ns) {
   });
 }
 
+void FeatureDrafts::Close(EngineSession& session) {
+  if (session.ahead.features != nullptr) turns_.Close(session);
+}
+
 void FeatureDrafts::Take(EngineSession& session, size_t row) {
   FeatureDraft& draft = *session.ahead.features;
   const size_t taps = parts_.drafter->taps().size();

@@ -79,6 +79,8 @@ class FeatureDrafts {
   // model's next forward. Takes the step's features, and grows trees after the
   // text of the sessions that will want some. They pay for the time.
   void Look(const Step& step, double row_price, int64_t step_ns);
+  // The session is being closed: what its looks have earned serves others.
+  void Close(EngineSession& session);
 
   // Nodes of a session that one call expands.
   static constexpr int kRows = 4;

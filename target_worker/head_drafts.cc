@@ -38,6 +38,10 @@ void HeadDrafts::Look(const Step& step, double row_price, int64_t step_ns) {
   });
 }
 
+void HeadDrafts::Close(EngineSession& session) {
+  if (session.ahead.heads != nullptr) turns_.Close(session);
+}
+
 void HeadDrafts::LookAt(absl::Span<EngineSession* const> sessions,
                         const kernels::FloatView& hidden) {
   const size_t size = static_cast<size_t>(parts_.model->info().hidden_size);

@@ -45,6 +45,8 @@ class HeadDrafts {
   // next forward. Asks the heads what they say after the text of the sessions
   // that will want to know. These sessions pay for the time.
   void Look(const Step& step, double row_price, int64_t step_ns);
+  // The session is being closed: what its looks have earned serves others.
+  void Close(EngineSession& session);
 
  private:
   // Of at most LookTurns::kMaxSessions.

@@ -9,7 +9,16 @@
 
 namespace nacre::target_worker {
 
+using speculation::OwnPurse;
 using speculation::SuffixAccount;
+
+namespace {
+
+bool CanPay(const SuffixAccount& account, double price) {
+  return account.budget() > 0 && account.budget() >= price;
+}
+
+}  // namespace
 
 speculation::HeadCandidates RankCandidates(EngineSession& session,
                                            absl::Span<const float> logits,
@@ -31,12 +40,11 @@ speculation::HeadCandidates RankCandidates(EngineSession& session,
 }
 
 bool LookTurns::Wants(const EngineSession& session, double row_price) {
-  const SuffixAccount& account = session.own_account;
   return session.ahead.is_ready() && !session.closing && !session.unsound &&
          // It has verified in this step.
          static_cast<int>(session.fed.size()) > session.prefill_rows &&
-         session.schedule.WantsSuffixes() && row_price < account.worth() &&
-         account.budget() > 0;
+         session.schedule.WantsSuffixes() &&
+         row_price < session.own_account.worth();
 }
 
 double LookTurns::LookPrice(size_t sessions, double ns_price) const {
@@ -48,21 +56,43 @@ double LookTurns::LookPrice(size_t sessions, double ns_price) const {
   return ns / rows * ns_price;
 }
 
-void LookTurns::ChooseWhoLooks(double ns_price) {
-  EngineSession* const first = sessions_.front();
+bool LookTurns::FillUp(SuffixAccount* account, double price, double row_price,
+                       OwnPurse* purse) {
+  if (CanPay(*account, price + row_price)) return true;
+  // Rows that cost nothing are rows of an account that has something.
+  return purse->FillUp(price + SuffixAccount::kShare + kRowsOfALook * row_price,
+                       account);
+}
+
+void LookTurns::KeepWhoCanPay(double price, double row_price) {
+  OwnPurse purse = purse_;
+  sessions_.erase(std::remove_if(sessions_.begin(), sessions_.end(),
+                                 [&](const EngineSession* session) {
+                                   SuffixAccount account = session->own_account;
+                                   return !FillUp(&account, price, row_price,
+                                                  &purse);
+                                 }),
+                  sessions_.end());
+}
+
+void LookTurns::ChooseWhoLooks(double ns_price, double row_price) {
+  const auto own = std::find_if(sessions_.begin(), sessions_.end(),
+                                [](const EngineSession* session) {
+                                  return CanPay(session->own_account, 0);
+                                });
+  EngineSession* const first = own == sessions_.end() ? nullptr : *own;
+  // Whom nothing can pay for does not make a call dearer for the others.
+  KeepWhoCanPay(0, row_price);
   size_t before = 0;
+  double price = 0;
   // The fewer look, the more each pays.
   while (!sessions_.empty() && sessions_.size() != before) {
     before = sessions_.size();
-    const double price = LookPrice(before, ns_price);
-    sessions_.erase(std::remove_if(sessions_.begin(), sessions_.end(),
-                                   [price](const EngineSession* session) {
-                                     return session->own_account.budget() <
-                                            price;
-                                   }),
-                    sessions_.end());
+    price = LookPrice(before, ns_price);
+    KeepWhoCanPay(price, row_price);
   }
   if (sessions_.empty()) {
+    if (first == nullptr) return;
     // Something may have slowed the last call down, and no session can pay for
     // another one. So once enough steps have gone without a call, one is made
     // all the same, and measures the time anew.
@@ -77,6 +107,9 @@ void LookTurns::ChooseWhoLooks(double ns_price) {
   if (!was_measured_ && sessions_.size() > kMaxSessions) {
     sessions_.resize(kMaxSessions);
   }
+  for (EngineSession* session : sessions_) {
+    FillUp(&session->own_account, price, row_price, &purse_);
+  }
 }
 
 void LookTurns::Run(const Step& step, double row_price, int64_t step_ns,
@@ -87,10 +120,10 @@ void LookTurns::Run(const Step& step, double row_price, int64_t step_ns,
       static_cast<double>(step.sessions.size()) / static_cast<double>(step_ns);
   sessions_.clear();
   for (EngineSession* session : step.sessions) {
+    purse_.Put(session->own_account.TakeSurplus());
     if (Wants(*session, row_price)) sessions_.push_back(session);
   }
-  if (sessions_.empty()) return;
-  ChooseWhoLooks(ns_price);
+  ChooseWhoLooks(ns_price, row_price);
   if (sessions_.empty()) return;
   const bool was_known = std::exchange(was_measured_, true);
   const auto all = absl::MakeConstSpan(sessions_);
@@ -103,7 +136,15 @@ void LookTurns::Run(const Step& step, double row_price, int64_t step_ns,
   double price = LookPrice(all.size(), ns_price);
   // A session pays no more than its credit for a call whose time was unknown.
   if (!was_known) price = std::min(price, SuffixAccount::kCredit);
-  for (EngineSession* session : sessions_) session->own_account.Spend(price);
+  for (EngineSession* session : sessions_) {
+    session->own_account.Spend(price);
+    // It may have taken longer than the last ones.
+    FillUp(&session->own_account, 0, row_price, &purse_);
+  }
+}
+
+void LookTurns::Close(EngineSession& session) {
+  purse_.Put(session.own_account.TakeAll());
 }
 
 }  // namespace nacre::target_worker

@@ -1,6 +1,8 @@
 // Chooses the sessions of a step for which the target drafts ahead from its own
 // features: by heads (head_drafts.h) or by a draft (feature_drafts.h). Such a
-// look takes time, which the sessions that get one share and pay for.
+// look takes time, which the sessions that get one share and pay for: from
+// their own accounts, and what these lack from the purse that all of them fill
+// (speculation/own_purse.h).
 //
 // Owned by the engine, used by its thread.
 
@@ -16,6 +18,8 @@
 #include "absl/types/span.h"
 #include "speculation/estimators.h"
 #include "speculation/head_draft.h"
+#include "speculation/own_purse.h"
+#include "speculation/suffix_account.h"
 #include "target_worker/step.h"
 #include "worker/engine/clock.h"
 
@@ -43,13 +47,25 @@ class LookTurns {
   // After the verdicts of a step, which took so long: calls `look` with the
   // sessions that will want to know, kMaxSessions at a time. They pay.
   void Run(const Step& step, double row_price, int64_t step_ns, Call look);
+  // The session is being closed: what its looks have earned serves others.
+  void Close(EngineSession& session);
 
  private:
+  // A look is in vain where no row can be paid after it. With the purse there
+  // is something for so many.
+  static constexpr int kRowsOfALook = 4;
+
   static bool Wants(const EngineSession& session, double row_price);
   // What each of so many sessions pays for a look, in steps; 0: not yet known.
   double LookPrice(size_t sessions, double ns_price) const;
+  // Whether the account can pay so much and a row, with what it gets from the
+  // purse.
+  static bool FillUp(speculation::SuffixAccount* account, double price,
+                     double row_price, speculation::OwnPurse* purse);
+  // Leaves of sessions_ those that can pay so much.
+  void KeepWhoCanPay(double price, double row_price);
   // Leaves of sessions_ those that look.
-  void ChooseWhoLooks(double ns_price);
+  void ChooseWhoLooks(double ns_price, double row_price);
 
   const worker::Clock now_ns_;
   // Of a call, by its sessions.
@@ -58,6 +74,7 @@ class LookTurns {
   // Grows by SuffixAccount::kShare with each step that no session could pay a
   // look in; 0 again at a look.
   double saved_ = 0;
+  speculation::OwnPurse purse_;
   std::vector<EngineSession*> sessions_;  // of the look being made
 };
 

@@ -21,6 +21,7 @@ void OwnDrafts::Propose(EngineSession& session, double row_price) const {
   absl::Span<const SuffixNode> nodes = suffixes_->Propose(session);
   std::vector<SuffixNode> merged;
   if (session.ahead.any()) {
+    session.ahead.suffixes.assign(nodes.begin(), nodes.end());
     const speculation::SuffixLimits limits = schedule.suffix_limits();
     const std::vector<int32_t>& text = schedule.committed();
     const absl::Span<const SuffixNode> seen =

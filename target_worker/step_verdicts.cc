@@ -1,5 +1,6 @@
 #include "target_worker/step_verdicts.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -129,7 +130,12 @@ int StepVerdicts::FinishVerify(Session& session, Span span) {
   parts_.accounts->counts().suffix_accepted +=
       static_cast<uint64_t>(verdict.suffix_accepted);
   const int num_tokens = static_cast<int>(verdict.token_ids.size());
-  session.own_account.OnStep(num_tokens, verdict.suffix_accepted);
+  // What suffixes said no look has earned.
+  const int looked =
+      verdict.suffix_accepted -
+      speculation::NumSaid(session.ahead.suffixes, verdict.token_ids);
+  session.own_account.OnStep(num_tokens, verdict.suffix_accepted,
+                             std::max(0, looked));
   SendVerdict(session, std::move(verdict));
   return num_tokens;
 }

@@ -61,6 +61,62 @@ TEST(SuffixAccountTest, ATokenIsWorthLessWhereTheDraftGivesMore) {
   EXPECT_NEAR(account.worth(), 1 / 3.0, 0.01);
 }
 
+TEST(SuffixAccountTest, WhatLooksEarnBeyondItsMostIsTakenOut) {
+  SuffixAccount account;
+  account.Spend(0.5);
+  account.OnStep(4, 3, 3);  // has 3.01
+  EXPECT_EQ(account.TakeSurplus(), 0) << "there was room";
+  account.Spend(0.25);
+  account.OnStep(4, 3, 3);
+  EXPECT_NEAR(account.TakeSurplus(), 3.01 - 0.25 + 0.01 + 3 - 4, 1e-9);
+  EXPECT_EQ(account.TakeSurplus(), 0);
+  EXPECT_EQ(account.budget(), SuffixAccount::kMost);
+}
+
+TEST(SuffixAccountTest, AllThatLooksHaveEarnedIsTakenOutAtTheEnd) {
+  const StepTimeCurve curve = Curve({{1, 1000}, {2, 1300}});
+  SuffixAccount account;
+  account.Spend(0.1);
+  EXPECT_EQ(account.Pay(1, 2, 1, curve), 1);
+  account.OnStep(2, 1, 1);
+  EXPECT_NEAR(account.TakeAll(), 1 - 0.1 - 0.3, 1e-9);
+  EXPECT_NEAR(account.budget(), SuffixAccount::kCredit + SuffixAccount::kShare,
+              1e-9);
+  EXPECT_EQ(account.TakeAll(), 0);
+  account.Draw(0.5);
+  EXPECT_NEAR(account.TakeAll(), 0.5, 1e-9) << "what it did not need";
+  // What is spent is not there, even if looks earned it.
+  account.Spend(0);
+  account.OnStep(2, 1, 1);
+  while (account.Pay(1, 2, 1, curve) > 0) {
+  }
+  EXPECT_NEAR(account.TakeAll(), 0.02, 1e-9);
+  EXPECT_NEAR(account.budget(), 0, 1e-9);
+}
+
+TEST(SuffixAccountTest, WhatSuffixesAndStepsEarnIsNotTakenOut) {
+  SuffixAccount account;
+  for (int i = 0; i < 500; ++i) account.OnStep(1, 0);
+  for (int i = 0; i < 10; ++i) account.OnStep(4, 3);
+  // There was no look whose nodes it could be.
+  for (int i = 0; i < 10; ++i) account.OnStep(4, 3, 3);
+  account.Spend(0.1);
+  account.OnStep(4, 3);
+  EXPECT_EQ(account.budget(), SuffixAccount::kMost);
+  EXPECT_EQ(account.TakeAll(), 0);
+}
+
+TEST(SuffixAccountTest, WhatIsDrawnIsCounted) {
+  SuffixAccount account;
+  EXPECT_EQ(account.may_draw(), SuffixAccount::kMostDrawn);
+  account.Draw(0.5);
+  EXPECT_EQ(account.budget(), SuffixAccount::kCredit + 0.5);
+  EXPECT_EQ(account.may_draw(), SuffixAccount::kMostDrawn - 0.5);
+  EXPECT_EQ(account.TakeAll(), 0.5);
+  EXPECT_EQ(account.may_draw(), SuffixAccount::kMostDrawn - 0.5)
+      << "in its life";
+}
+
 // What the planner does of one session without a draft; without `has_account`
 // it believes the trust in matches alone.
 class Session {

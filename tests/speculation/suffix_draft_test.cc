@@ -88,6 +88,19 @@ TEST(GrowSuffixTreeTest, KeepsItsLimits) {
   EXPECT_THAT(nodes, IsEmpty());
 }
 
+TEST(NumSaidTest, FollowsThePathOfTheTokens) {
+  const std::vector<SuffixNode> nodes = {{.token_id = 1},
+                                         {.token_id = 2},
+                                         {.token_id = 3, .parent = 1},
+                                         {.token_id = 4, .parent = 0}};
+  EXPECT_EQ(NumSaid(nodes, {{2, 3, 4}}), 2);
+  EXPECT_EQ(NumSaid(nodes, {{1, 3}}), 1) << "the other one's child";
+  EXPECT_EQ(NumSaid(nodes, {{1, 4}}), 2);
+  EXPECT_EQ(NumSaid(nodes, {{3}}), 0);
+  EXPECT_EQ(NumSaid(nodes, {}), 0);
+  EXPECT_EQ(NumSaid({}, {{1}}), 0);
+}
+
 TEST(SuffixDraftTest, LooksAtItsOwnText) {
   SuffixDraft draft({}, 16);
   std::vector<int32_t> text = {1, 2, 3, 4, 1, 2};

@@ -165,6 +165,26 @@ TEST(TargetEngineFeatures, WhatALookCostsIsBounded) {
   EXPECT_GT(calls(20, 100), 40);
 }
 
+// A tree of half a step, of a drafter that was right and no longer is.
+TEST(TargetEngineFeatures, ARequestLooksWithWhatOthersHaveEarned) {
+  const auto calls = [](bool closes) {
+    Features fixture(ShowingModel(2, 1024), /*percent_a_row=*/0);
+    fixture.drafter->on_call = [&fixture](int reads) {
+      fixture.now_ns += 2 - 10 * reads;
+    };
+    OpenTarget first = OwnDraftsOpen(1, 2, 12);
+    fixture.Begin(first);
+    fixture.RunToEnd(1);
+    if (closes) RunAndClose(&fixture, 1);
+    const int before = fixture.drafter->num_calls;
+    fixture.drafter->percent_right = 0;
+    fixture.Begin(OwnDraftsOpen(2, 2, 100));
+    fixture.RunToEnd(2);
+    return fixture.drafter->num_calls - before;
+  };
+  EXPECT_GE(calls(true), calls(false) + 3);
+}
+
 TEST(TargetEngineFeatures, OnlyOfRequestsThatAllowThem) {
   Features fixture(ShowingModel(2));
   OpenTarget off = OwnDraftsOpen(1, 2);

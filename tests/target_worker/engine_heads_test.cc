@@ -54,12 +54,19 @@ class KnowingHeads : public model::FutureHeads {
   }
 
   int percent_right = 100;
+  int32_t says = -1;  // this token alone, whatever it knows; -1: what it knows
   std::function<void()> on_run;
   int num_runs = 0;
   int num_known = 0;
 
  private:
   void AddLogits(const Row& hidden, size_t k) {
+    if (says >= 0) {
+      Row row(static_cast<size_t>(model_->info().vocab_size), 0.0f);
+      row[static_cast<size_t>(says)] = 1e6f;
+      logits_.insert(logits_.end(), row.begin(), row.end());
+      return;
+    }
     const auto place = places_.find(hidden);
     if (place != places_.end() &&
         static_cast<int>(random_() % 100) < percent_right) {
@@ -119,6 +126,14 @@ struct Heads : HeadsHolder, TargetFixture {
       accepted += verdict.suffix_accepted;
     }
     return accepted;
+  }
+
+  int Proposed() const {
+    int proposed = 0;
+    for (const speculation::Verdict& verdict : verdicts) {
+      proposed += verdict.suffix_proposed;
+    }
+    return proposed;
   }
 };
 
@@ -300,6 +315,98 @@ TEST(TargetEngineHeads, SessionsShareACall) {
   }
   for (uint64_t id = 2; id <= 9; ++id) fixture.RunToEnd(id);
   EXPECT_GT(fixture.heads.num_runs, alone);
+}
+
+// A request with heads that are wrong, after one with heads that were right:
+// what that one has earned pays for a few looks more. While it is open that is
+// what its account has no room for.
+TEST(TargetEngineHeads, ARequestLooksWithWhatOthersHaveEarned) {
+  const auto runs = [](int percent_right, int tokens, bool closes) {
+    Heads fixture(ShowingModel(2, 1024), /*percent_a_row=*/0);
+    fixture.heads.on_run = [&fixture] { fixture.now_ns += 4 - 10; };
+    fixture.heads.percent_right = percent_right;
+    fixture.Begin(OwnDraftsOpen(1, 2, tokens));
+    if (closes) {
+      RunAndClose(&fixture, 1);
+    } else {
+      fixture.RunToEnd(1);
+    }
+    const int before = fixture.heads.num_runs;
+    fixture.heads.percent_right = 0;
+    fixture.Begin(OwnDraftsOpen(2, 2, 100));
+    fixture.RunToEnd(2);
+    return fixture.heads.num_runs - before;
+  };
+  const int alone = runs(0, 60, true);
+  EXPECT_LE(alone, 4);
+  EXPECT_EQ(runs(100, 12, false), alone) << "its account has room";
+  const double most = speculation::SuffixAccount::kMostDrawn / 0.4 + 1;
+  for (const int helped : {runs(100, 12, true), runs(100, 60, false)}) {
+    EXPECT_GE(helped, alone + 4);
+    EXPECT_LE(helped, alone + most);
+  }
+}
+
+// A look that takes more than a request has: it gets what it lacks, and
+// something for rows.
+TEST(TargetEngineHeads, WhatOthersHaveEarnedPaysForRowsToo) {
+  const auto proposed = [](int look_ns, int longer_ns, int percent_a_row,
+                           bool closes) {
+    Heads fixture(ShowingModel(4, 1024), percent_a_row);
+    int next_ns = look_ns;
+    fixture.heads.on_run = [&] {
+      fixture.now_ns += next_ns - 10;
+      next_ns = look_ns;
+    };
+    fixture.Begin(OwnDraftsOpen(1, 4, 200));
+    fixture.RunToEnd(1);
+    EXPECT_GT(fixture.Accepted(), 50);
+    if (closes) RunAndClose(&fixture, 1);
+    const int before = fixture.Proposed();
+    next_ns += longer_ns;
+    fixture.Begin(OwnDraftsOpen(2, 4, 3));
+    fixture.RunToEnd(2);
+    return fixture.Proposed() - before;
+  };
+  EXPECT_GT(proposed(5, 0, 0, false), 0);
+  EXPECT_GT(proposed(6, 0, 0, true), 0) << "more than its credit";
+  EXPECT_GT(proposed(6, 0, 2, true), 0) << "rows cost something";
+  EXPECT_GT(proposed(5, 100, 0, true), 0) << "longer than the last ones";
+}
+
+// What is saved for a look is not all that it takes to gain by it.
+TEST(TargetEngineHeads, NoLookWhereNoRowCanBePaidAfterIt) {
+  Heads fixture(ShowingModel(4, 1024), /*percent_a_row=*/2);
+  fixture.heads.on_run = [&fixture] { fixture.now_ns += 6 - 10; };
+  fixture.Begin(OwnDraftsOpen(1, 4, 300));
+  fixture.RunToEnd(1);
+  EXPECT_GT(fixture.Accepted(), 0);
+}
+
+// Suffixes that are right beside heads that never are: what they earn makes no
+// other request look.
+TEST(TargetEngineHeads, WhatSuffixesEarnPaysForNoOnesLooks) {
+  const auto runs = [](bool with_suffixes_before) {
+    Heads fixture(ShowingModel(2, 1024), /*percent_a_row=*/0,
+                  *speculation::ParseTreeSpec("static:[[0]]"),
+                  /*with_suffixes=*/true);
+    fixture.heads.on_run = [&fixture] { fixture.now_ns += 4 - 10; };
+    fixture.heads.says = 1000;
+    for (uint64_t id = 1; id <= 2; ++id) {
+      OpenTarget open = OwnDraftsOpen(id, 2, 300);
+      if (with_suffixes_before) {
+        open.sampling.logit_bias = {{1, 50.0f}, {2, 50.0f}};
+      }
+      fixture.Begin(open);
+      RunAndClose(&fixture, id);
+    }
+    EXPECT_EQ(fixture.Accepted() > 300, with_suffixes_before);
+    const int before = fixture.heads.num_runs;
+    fixture.Begin(OwnDraftsOpen(3, 2, 100));
+    fixture.RunToEnd(3);
+    return fixture.heads.num_runs - before;
+  };
+  EXPECT_EQ(runs(true), runs(false));
 }
 
 // Where rows cost too much for any token no head is asked.

@@ -4,6 +4,7 @@
 #define TESTS_TARGET_WORKER_OWN_DRAFTS_FIXTURE_H_
 
 #include <cstdint>
+#include <utility>
 
 #include "target_worker/target_messages.h"
 #include "tests/target_worker/target_fixture.h"
@@ -30,6 +31,16 @@ inline OpenTarget OwnDraftsOpen(uint64_t id, uint64_t seed,
   open.suffixes.emplace();
   open.sampling.seed = seed + id;
   return open;
+}
+
+// To its end, and closes it.
+inline void RunAndClose(TargetFixture* fixture, uint64_t id) {
+  fixture->RunToEnd(id);
+  TargetCommands commands;
+  commands.stream = 1;
+  commands.close.push_back(id);
+  fixture->engine->Push(std::move(commands));
+  fixture->Drain();
 }
 
 inline constexpr float kOwnDraftsTemperatures[] = {0.0f, 0.8f, 1.0f};
