@@ -84,6 +84,11 @@ absl::Status DraftEngine::Prepare() {
         absl::StrCat("the drafter fills in ", traits.tokens_per_call,
                      " tokens a call, and chains are drafted by one"));
   }
+  // What it says depends on how much of the target has come, and so on time.
+  if (tap_ != nullptr && drafter_->row_reader() != nullptr) {
+    return absl::FailedPreconditionError(
+        "--record-features needs a draft that reads no keys of its target");
+  }
   if (tap_ != nullptr && tap_->ReadsLogits() && !traits.shows_logits) {
     return absl::FailedPreconditionError(
         "--record-features needs logits, which this drafter does not show");
@@ -115,7 +120,8 @@ void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
     soundness_.EndStep();
     for (Session* session : stepping()) {
       if (session->unsound) continue;
-      session->sequence->Share(session->settled());
+      session->sequence->Share(
+          session->shareable(drafter_->row_reader() != nullptr));
     }
   }
   AddStepSpans(start_ns, now_ns_(), abandoned);

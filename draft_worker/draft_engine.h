@@ -78,7 +78,8 @@ class DraftEngine final
   explicit DraftEngine(Options options);
   ~DraftEngine() override;
 
-  // UNIMPLEMENTED where the drafter needs what this engine does not give.
+  // UNIMPLEMENTED where the drafter needs what this engine does not give;
+  // FAILED_PRECONDITION where it does not give what recordings need.
   absl::Status Prepare() override;
 
   // Whether sessions with slots grow trees. They do not where they are

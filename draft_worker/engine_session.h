@@ -84,6 +84,15 @@ struct EngineSession : worker::EngineSession {
     return seen.has_value() ? std::min(rows, seen->MayFeed(sequence->length()))
                             : rows;
   }
+  bool MustWait() const { return unfed_rows() > 0 && feedable_rows() <= 0; }
+  // Of its settled tokens those whose keys may serve other sessions: of a
+  // drafter that reads its target, what saw all of that.
+  absl::Span<const int32_t> shareable(bool reads_target) const {
+    if (!reads_target) return settled();
+    const int whole = seen.has_value() ? seen->whole_length : 0;
+    return settled().first(
+        static_cast<size_t>(std::min(whole, schedule.committed_length())));
+  }
   const model::TargetSequence* seen_rows() const {
     return seen.has_value() ? seen->rows.get() : nullptr;
   }

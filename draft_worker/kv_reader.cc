@@ -1,6 +1,7 @@
 #include "draft_worker/kv_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <utility>
@@ -10,6 +11,23 @@
 #include "spdlog/spdlog.h"
 
 namespace nacre::draft_worker {
+
+namespace {
+
+// What is not would be kept, and shared, as keys of the draft's own.
+bool AreFinite(absl::Span<const float> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value); });
+}
+
+}  // namespace
+
+void SeenTarget::OnFed(int length, int count) {
+  whole_length = std::min(whole_length, length);
+  if (length > whole_length) return;
+  // A position sees those below it.
+  whole_length = std::min(length + count, rows->length() + 1);
+}
 
 int SeenTarget::MayFeed(int length) const {
   if (!waits) return std::numeric_limits<int>::max();
@@ -31,8 +49,10 @@ void KvReader::Subscribe(Session& session, const OpenDraft& open) {
   }
   auto rows = reader->NewTargetSequence(session.reserved_length);
   if (!rows.ok()) {
-    spdlog::warn("session {} drafts without its target's keys: {}", session.id,
-                 rows.status().ToString());
+    if (!std::exchange(has_logged_room_, true)) {
+      spdlog::warn("sessions draft without their target's keys: {}",
+                   rows.status().ToString());
+    }
     return;
   }
   SeenTarget& seen = session.seen.emplace();
@@ -42,6 +62,7 @@ void KvReader::Subscribe(Session& session, const OpenDraft& open) {
   seen.opened_length = session.schedule.committed_length() - 1;
   seen.waits = seen.opened_length > 0;
   seen.asked = seen.opened_length + kAhead;
+  seen.whole_length = session.sequence->length();
   by_channel_[seen.channel] = &session;
   worker::TensorReader::Subscription subscription;
   subscription.address = open.hidden_address;
@@ -55,8 +76,11 @@ void KvReader::Subscribe(Session& session, const OpenDraft& open) {
 
 void KvReader::Unsubscribe(Session& session) {
   if (!session.seen.has_value()) return;
-  if (by_channel_.erase(session.seen->channel) > 0) {
+  const auto it = by_channel_.find(session.seen->channel);
+  // Also one that was lost: what was lost may have been a session before it.
+  if (it == by_channel_.end() || it->second == &session) {
     tensors_->Unsubscribe(session.seen->channel);
+    by_channel_.erase(session.seen->channel);
   }
   session.seen.reset();
 }
@@ -74,17 +98,30 @@ bool KvReader::OnArrived(const worker::ReceivedTensor& received) {
   const int known = seen.rows->length() - tag.position;
   const int count = received.tensor.shape[0];
   // Rows that are there stay: those that come again are the same.
-  if (known < 0 || known >= count) {
+  if (known >= count) {
     ++num_stale_;
     return true;
   }
   const absl::Span<const float> values = received.tensor.values.host();
+  if (known < 0 || !AreFinite(values)) {
+    GiveUp(it->second, known < 0 ? "some are missing" : "some are not finite");
+    return true;
+  }
   seen.rows->Append(
       values.subspan(static_cast<size_t>(known) *
                      static_cast<size_t>(received.tensor.shape[1])));
   if (seen.rows->length() >= seen.opened_length) seen.waits = false;
   AskOn(&seen);
   return true;
+}
+
+void KvReader::GiveUp(Session* session, const char* why) {
+  spdlog::warn(
+      "session {} drafts with the {} rows of its target that it has: {}",
+      session->id, session->seen->rows->length(), why);
+  session->seen->waits = false;
+  tensors_->Unsubscribe(session->seen->channel);
+  by_channel_.erase(session->seen->channel);
 }
 
 void KvReader::AskOn(SeenTarget* seen) {
@@ -105,8 +142,9 @@ bool KvReader::OnLost(uint64_t channel) {
 void KvReader::OnCommit(Session& session) {
   SeenTarget& seen = *session.seen;
   // Such as a target that does not know of rows.
-  if (session.schedule.committed_length() > seen.opened_length + kPatience) {
-    seen.waits = false;
+  if (seen.waits &&
+      session.schedule.committed_length() > seen.opened_length + kPatience) {
+    GiveUp(&session, "they do not come");
   }
 }
 

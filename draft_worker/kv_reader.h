@@ -32,7 +32,12 @@ struct SeenTarget {
   // where none will come, it waits for none.
   int opened_length = 0;
   bool waits = true;
+  // Positions that the draft was fed when it saw all of the target's below
+  // them, from 0 on: what other sessions may share of its own keys.
+  int whole_length = 0;
 
+  // It is fed so many positions after `length`.
+  void OnFed(int length, int count);
   // How many of the next positions may be fed, of a sequence that long. A
   // position sees those below it.
   int MayFeed(int length) const;
@@ -69,11 +74,14 @@ class KvReader {
 
  private:
   void AskOn(SeenTarget* seen);
+  // Nothing more is to come; the log says why.
+  void GiveUp(Session* session, const char* why);
 
   worker::TensorReader* const tensors_;
   model::Drafter* const drafter_;
   absl::flat_hash_map<uint64_t, Session*> by_channel_;
   std::atomic<uint64_t> num_stale_{0};
+  bool has_logged_room_ = false;
   const std::shared_ptr<TensorInbox> inbox_;  // outlives this in calls to it
 };
 

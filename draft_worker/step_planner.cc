@@ -41,14 +41,19 @@ void StepPlanner::PlanDrafts(int64_t now_ns, worker::StepOutcome* outcome) {
   bool prefilling = false;
   for (Session& session : sessions_) {
     if (session.prefills() && session.unfed_rows() > 0) {
+      const int before = session.sequence->length();
       parts_.accounts->TakeOver(session, session.settled());
+      // What others have shared saw all of it.
+      if (session.seen.has_value() && session.seen->whole_length == before) {
+        session.seen->whole_length = session.sequence->length();
+      }
       if (session.takes_over) outcome->deadline_ns = now_ns;
     }
     if (session.unfed_rows() <= 0 &&
         (!session.seen.has_value() || !session.seen->waits)) {
       session.prefilled = true;
     }
-    prefilling = prefilling || session.prefills();
+    prefilling = prefilling || (session.prefills() && !session.MustWait());
   }
   const int max_rows = budget_.DecodeRows(prefilling);
   sessions_.VisitInTurn(
@@ -85,16 +90,20 @@ bool StepPlanner::PlanDraft(Session& session, int max_rows, int64_t now_ns) {
 void StepPlanner::PlanPrefills() {
   std::vector<Session*> prefilling;
   std::vector<worker::Prefill> prompts;
+  size_t num_waiting = 0;  // until their target's rows have come
   for (Session& session : sessions_) {
     if (!session.prefills() || session.takes_over) continue;
     const int rows = session.feedable_rows();
-    if (rows <= 0) continue;  // until its target's rows have come
+    if (rows <= 0) {
+      ++num_waiting;
+      continue;
+    }
     prefilling.push_back(&session);
     prompts.push_back({session.settled(), session.sequence->length(), rows});
   }
   if (prefilling.empty()) return;
   // One that waits for its verdict will want its next step soon.
-  const bool decoding = prefilling.size() < sessions_.size();
+  const bool decoding = prefilling.size() + num_waiting < sessions_.size();
   const std::vector<int> shares = worker::SharePrefillOfCommonPrefixes(
       prompts, parts_.drafter->shared_block_size(),
       budget_.PrefillRows(decoding, step_.num_rows));
@@ -112,6 +121,9 @@ void StepPlanner::AddRows(Session& session, int rows, bool drafts) {
   model::DraftRows node;
   node.sequence = session.sequence.get();
   node.target = session.seen_rows();
+  if (session.seen.has_value()) {
+    session.seen->OnFed(session.sequence->length(), rows);
+  }
   // Commits that arrive during the forward are applied after it: the span stays
   // valid.
   node.token_ids =
@@ -170,6 +182,10 @@ void StepPlanner::AddTreeRows(Session& session, int max_rows) {
     if (row.slot < 0) {
       node.token_ids =
           absl::MakeConstSpan(tokens).subspan(session.sequence->length());
+      if (session.seen.has_value()) {
+        session.seen->OnFed(session.sequence->length(),
+                            static_cast<int>(node.token_ids.size()));
+      }
     } else {
       node.token_ids = {&row.token_id, 1};
       node.node = model::TreeNode{row.slot, row.parent_slot, row.position};

@@ -11,7 +11,10 @@ namespace {
 constexpr char kHeads[] = "large_num_attention_heads";
 constexpr char kKvHeads[] = "large_num_key_value_heads";
 constexpr char kHeadSize[] = "large_head_dim";
-constexpr int kMaxLargeSize = 1 << 22;
+// As of the config of a model.
+constexpr int kMaxLargeHeads = 4096;
+constexpr int kMaxLargeHeadDim = 512;
+constexpr int kMaxLargeHidden = kMaxLargeHeads * kMaxLargeHeadDim;
 constexpr int kDefaultBlockSize = 5;  // as published
 constexpr double kCrossRopeTheta = 10000;
 
@@ -28,10 +31,10 @@ absl::StatusOr<CrossOptions> ParseCross(const Json& json) {
   }
   CrossOptions cross;
   NACRE_ASSIGN_OR_RETURN(cross.num_heads,
-                         RequiredInt(json, kHeads, kMaxLargeSize));
+                         RequiredInt(json, kHeads, kMaxLargeHeads));
   NACRE_ASSIGN_OR_RETURN(
       cross.num_key_value_heads,
-      IntOr(json, kKvHeads, cross.num_heads, 1, kMaxLargeSize));
+      IntOr(json, kKvHeads, cross.num_heads, 1, kMaxLargeHeads));
   if (cross.num_heads % cross.num_key_value_heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(kKvHeads, " is ", cross.num_key_value_heads,
@@ -40,7 +43,7 @@ absl::StatusOr<CrossOptions> ParseCross(const Json& json) {
   if (IsAbsent(json, kHeadSize)) {
     NACRE_ASSIGN_OR_RETURN(
         const int hidden,
-        RequiredInt(json, "large_hidden_size", kMaxLargeSize));
+        RequiredInt(json, "large_hidden_size", kMaxLargeHidden));
     cross.head_dim = hidden / cross.num_heads;
     if (hidden % cross.num_heads != 0) {
       return absl::InvalidArgumentError(
@@ -49,7 +52,13 @@ absl::StatusOr<CrossOptions> ParseCross(const Json& json) {
     }
   } else {
     NACRE_ASSIGN_OR_RETURN(cross.head_dim,
-                           RequiredInt(json, kHeadSize, kMaxLargeSize));
+                           RequiredInt(json, kHeadSize, kMaxLargeHeadDim));
+  }
+  if (cross.head_dim < 2 || cross.head_dim > kMaxLargeHeadDim ||
+      cross.head_dim % 2 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kHeadSize, " is ", cross.head_dim,
+                     ", not even or outside 2 to ", kMaxLargeHeadDim));
   }
   NACRE_ASSIGN_OR_RETURN(
       cross.max_depth,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -74,6 +75,29 @@ TargetReader::TargetReader(const ModelConfig& config, CrossLayers weights,
       backend_(backend),
       cross_(heads_, backend) {}
 
+absl::Status TargetReader::Check(const kernels::Backend& backend,
+                                 bool is_split) {
+  if (is_split) {
+    return absl::UnimplementedError(
+        "a GliDe draft is not split over several devices");
+  }
+  if (backend.location() == kernels::Location::kHost) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "a GliDe draft does not run on the backend ", backend.numerics_id(),
+      "; on \"cpu\" and \"reference\" it does"));
+}
+
+int64_t TargetReader::WeightBytes(const ModelConfig& config,
+                                  const kernels::Backend& backend) {
+  static constexpr uint16_t kNoData = 0;  // which is not read
+  const int size = CrossHeads(*config.cross).q_size();
+  const int hidden = config.hidden_size;
+  const kernels::HostMatrix q = {kernels::DType::kBF16, &kNoData, size, hidden};
+  const kernels::HostMatrix o = {kernels::DType::kBF16, &kNoData, hidden, size};
+  return int64_t{config.num_hidden_layers} *
+         (backend.PackedBytes({&q, 1}) + backend.PackedBytes({&o, 1}));
+}
+
 int64_t TargetReader::CacheBytes(const ModelConfig& config,
                                  int64_t capacity_tokens,
                                  const kernels::Backend& backend) {
@@ -84,11 +108,6 @@ int64_t TargetReader::CacheBytes(const ModelConfig& config,
 absl::StatusOr<std::unique_ptr<TargetReader>> TargetReader::Create(
     const Checkpoint& checkpoint, const ModelConfig& config,
     int64_t capacity_tokens, kernels::Backend* backend) {
-  if (backend->location() != kernels::Location::kHost) {
-    return absl::UnimplementedError(absl::StrCat(
-        "a GliDe draft does not run on the backend ", backend->numerics_id(),
-        "; on \"cpu\" and \"reference\" it does"));
-  }
   NACRE_ASSIGN_OR_RETURN(
       CrossLayers weights,
       LoadCrossLayers(checkpoint, config, CrossHeads(*config.cross), backend));

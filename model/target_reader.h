@@ -25,13 +25,18 @@ namespace nacre::model {
 
 class TargetReader final : public RowReader {
  public:
-  // Of a config with `cross`, with room for so many positions of the target.
-  // `backend` outlives it. Errors: UNIMPLEMENTED for a backend that is not the
-  // host's, of LoadCrossLayers and of KvPool::Create.
+  // UNIMPLEMENTED where no such draft runs: on a backend that is not the
+  // host's, or split over several.
+  static absl::Status Check(const kernels::Backend& backend, bool is_split);
+  // Of a config with `cross`, with room for so many positions of the target, on
+  // a backend that was checked and outlives it. Errors: of LoadCrossLayers and
+  // of KvPool::Create.
   static absl::StatusOr<std::unique_ptr<TargetReader>> Create(
       const Checkpoint& checkpoint, const ModelConfig& config,
       int64_t capacity_tokens, kernels::Backend* backend);
-  // That room, in the backend's memory.
+  // What its weights take in bf16, and that room, in the backend's memory.
+  static int64_t WeightBytes(const ModelConfig& config,
+                             const kernels::Backend& backend);
   static int64_t CacheBytes(const ModelConfig& config, int64_t capacity_tokens,
                             const kernels::Backend& backend);
 

@@ -69,6 +69,7 @@ absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,
   MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, *backend);
   needs.kv_cache = options.kv_cache_bytes;
   if (config.cross.has_value()) {
+    needs.weights += TargetReader::WeightBytes(config, *backend);
     needs.kv_cache += TargetReader::CacheBytes(
         config,
         options.kv_cache_bytes /
@@ -122,8 +123,11 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   const ModelConfig whole = std::move(config);  // of all ranks
   NACRE_ASSIGN_OR_RETURN(const int original_layers,
                          OriginalLayers(config_json, whole.num_hidden_layers));
-  NACRE_RETURN_IF_ERROR(Admit(whole, *checkpoint, backend, options));
   const TensorShard* const shard = options.shard;
+  if (whole.cross.has_value()) {
+    NACRE_RETURN_IF_ERROR(TargetReader::Check(*backend, shard != nullptr));
+  }
+  NACRE_RETURN_IF_ERROR(Admit(whole, *checkpoint, backend, options));
   std::unique_ptr<Transformer> model(new Transformer(
       shard != nullptr ? ConfigOfRank(whole, shard->ranks()) : whole, backend));
   // Beside the load, which reads the same bytes. Of ranks the first does it.
@@ -146,10 +150,6 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
                      {.prefix_cache = options.prefix_cache,
                       .store = options.prefix_store}));
   if (whole.cross.has_value()) {
-    if (shard != nullptr) {
-      return absl::UnimplementedError(
-          "a GliDe draft is not split over several devices");
-    }
     NACRE_ASSIGN_OR_RETURN(
         model->target_,
         TargetReader::Create(*checkpoint, whole,

@@ -16,6 +16,9 @@ namespace {
 
 constexpr int kMostReaders = 8;
 
+// Numbers that are read between two steps, of one session for one reader.
+constexpr int kMostNumbers = 1 << 18;
+
 }  // namespace
 
 KvPublisher::KvPublisher(model::LanguageModel* model, model::RowSource* rows,
@@ -74,9 +77,10 @@ bool KvPublisher::PublishRows(const EngineSession& session, int there) {
     tensors_->RefuseRows(session.read_kv.channel, *wanted, status);
     return true;
   }
-  const int count = std::min({wanted->end, there,
-                              wanted->first + worker::TensorReader::kMaxRows}) -
-                    wanted->first;
+  const int most = std::clamp(kMostNumbers / wanted->shape.row_size(), 1,
+                              worker::TensorReader::kMaxRows);
+  const int count =
+      std::min({wanted->end, there, wanted->first + most}) - wanted->first;
   source_->Read(*session.sequence, wanted->shape, wanted->first, count, &rows_);
   worker::Tensor tensor;
   tensor.tag.channel = session.read_kv.channel;

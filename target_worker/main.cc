@@ -71,6 +71,10 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     return absl::InvalidArgumentError(
         "--policy-file is for draft workers: a target drafts nothing");
   }
+  if (model->row_reader() != nullptr) {
+    return absl::InvalidArgumentError(
+        "a GliDe draft is no target: it would answer without what it reads");
+  }
   std::shared_ptr<nacre::worker::FeatureFile> features;
   if (!worker_options.record_features.empty()) {
     if (worker_options.record_hidden.empty()) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -158,11 +159,10 @@ TEST_F(KvReaderTest, TheFirstTextWaitsForItsRows) {
   }
 }
 
-TEST_F(KvReaderTest, RowsComeAgainAndInPartsAndOutOfOrder) {
+TEST_F(KvReaderTest, RowsComeAgainAndInParts) {
   Open(Opening());
   Send(1, 0, 2);
   Send(1, 0, 2);  // again
-  Send(1, 3, 4);  // before what is between
   Send(1, 1, 3);  // in part again
   Send(1, 3, 9);  // and on
   EXPECT_EQ(Drafted().size(), 3u);
@@ -173,7 +173,7 @@ TEST_F(KvReaderTest, RowsComeAgainAndInPartsAndOutOfOrder) {
   for (int i = 0; i < 9; ++i) {
     EXPECT_EQ(rows[static_cast<size_t>(2 * i)], 100.0f + static_cast<float>(i));
   }
-  EXPECT_EQ(fixture_->engine->tensor_use().stale, 2u);
+  EXPECT_EQ(fixture_->engine->tensor_use().stale, 1u);
 }
 
 TEST_F(KvReaderTest, RowsForADraftBeforeAreDropped) {
@@ -212,7 +212,7 @@ TEST_F(KvReaderTest, LostItGoesOnWithWhatIsThere) {
   commands.close = {1};
   fixture_->engine->Push(std::move(commands));
   fixture_->Drain();
-  EXPECT_EQ(reader_.open.size(), 1u) << "a lost channel is not given up again";
+  EXPECT_THAT(reader_.open, IsEmpty());
 }
 
 // Such as one that does not know of rows: it never answers.
@@ -228,6 +228,71 @@ TEST_F(KvReaderTest, ATargetThatSendsNoneIsNotWaitedForForEver) {
   EXPECT_EQ(drafted.size(), 3u);
   EXPECT_GT(committed, 4 + KvReader::kPatience);
   EXPECT_LE(committed, 4 + KvReader::kPatience + 2);
+}
+
+// What is not finite would be kept, and shared, as keys of the draft's own.
+TEST_F(KvReaderTest, RowsThatMakeNoSenseEndTheChannel) {
+  Open(Opening(1));
+  Open(Opening(2));
+  Send(1, 0, 2);
+  Send(1, 3, 5);  // one is missing
+  EXPECT_EQ(Drafted(1).size(), 3u);
+  EXPECT_EQ(reader_.open.count(71), 0u);
+  worker::ReceivedTensor received;
+  received.tensor.tag = {72, 3, 0, 0, false, true};
+  received.tensor.shape = {2, 2};
+  received.tensor.Own({1, 2, std::numeric_limits<float>::quiet_NaN(), 4});
+  sinks_.at(2)->OnTensor(std::move(received));
+  EXPECT_EQ(Drafted(2).size(), 3u);
+  EXPECT_EQ(last_target_->length(), 0);
+  EXPECT_THAT(reader_.open, IsEmpty());
+}
+
+// Of a draft's own keys others may have those that saw all of the target.
+TEST(SeenTargetTest, KnowsWhatWasFedWithAllRows) {
+  SeenTarget seen;
+  auto rows = std::make_unique<nacre::testing::TargetTable>(1);
+  nacre::testing::TargetTable* const table = rows.get();
+  seen.rows = std::move(rows);
+  seen.OnFed(0, 5);
+  EXPECT_EQ(seen.whole_length, 1) << "the first one sees none";
+  table->Append(std::vector<float>(4));
+  seen.OnFed(5, 1);
+  EXPECT_EQ(seen.whole_length, 1) << "what came before was not whole";
+  seen.OnFed(1, 3);  // again, after a roll-back
+  EXPECT_EQ(seen.whole_length, 4);
+  seen.OnFed(4, 4);
+  EXPECT_EQ(seen.whole_length, 5);
+  seen.OnFed(2, 1);
+  EXPECT_EQ(seen.whole_length, 3);
+}
+
+TEST_F(KvReaderTest, SharesNoKeysThatSawLessThanAll) {
+  Open(Opening());
+  Send(1, 0, 4);
+  fixture_->Drain();
+  EXPECT_EQ(fixture_->model.most_shared(), 5);
+  // A session of the same text that gets no rows shares nothing of its own.
+  OpenDraft blind = Opening(2);
+  blind.kv_channel = 0;
+  blind.token_ids = {3, 4, 5, 6, 7, 8, 9};
+  blind.prompt_length = 7;
+  has_target_ = false;
+  Open(blind);
+  EXPECT_FALSE(Drafted(2).empty());
+  EXPECT_EQ(fixture_->model.most_shared(), 5);
+}
+
+TEST_F(KvReaderTest, IsNotRecorded) {
+  TableModelOptions options;
+  options.reads_target = kShape;
+  const std::string path = ::testing::TempDir() + "/kv_reader_features";
+  const auto file = *worker::FeatureFile::Open(path);
+  DraftFixture fixture(options, {}, nullptr, file.get(), &reader_);
+  const absl::Status status = fixture.engine->Prepare();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.ToString(),
+              testing::HasSubstr("--record-features needs a draft that reads"));
 }
 
 TEST_F(KvReaderTest, AsksForMoreAsRowsCome) {

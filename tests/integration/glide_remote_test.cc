@@ -1,6 +1,7 @@
 // A GliDe draft on a worker of its own: the target's keys and values come to it
 // between real processes, and no token depends on whether they do.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -121,6 +122,26 @@ TEST_F(GlideRemoteTest, ALostChannelCostsNoToken) {
     EXPECT_EQ(Ids(Generate(Drafted(1, method, kTokens))), expected) << method;
   }
   EXPECT_EQ(Metric("nacre_draft_tensor_channels_lost_total", "draft"), 6);
+  processes_->Stop();
+}
+
+TEST_F(GlideRemoteTest, IsNoTarget) {
+  tools::ChildProcess::Options options;
+  options.argv = {NACRE_BIN "/nacre-target-worker",
+                  "--model",
+                  NACRE_MODELS "/glide",
+                  "--coordinator",
+                  "127.0.0.1:1",
+                  "--cpus",
+                  "0"};
+  options.log_file = folder_.path() + "/refused.log";
+  auto process = tools::ChildProcess::Start(options);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(1)));
+  EXPECT_EQ((*process)->Poll().value_or("runs"), "exit code 1");
+  const auto log = ReadFile(options.log_file);
+  EXPECT_THAT(log.value_or(""),
+              testing::HasSubstr("a GliDe draft is no target"));
   processes_->Stop();
 }
 

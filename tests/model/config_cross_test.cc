@@ -61,6 +61,9 @@ TEST(ConfigCrossTest, RefusesWhatItCannotBe) {
   refused("large_head_dim", "8", "large_head_dim");
   refused("large_head_dim", {}, "large_hidden_size");
   refused("block_size", 65, "block_size");
+  refused("large_num_attention_heads", 4097, "large_num_attention_heads");
+  refused("large_head_dim", 514, "large_head_dim");
+  refused("large_head_dim", 7, "large_head_dim is 7, not even");
   Json json = Fields();
   json["use_remap"] = true;
   EXPECT_EQ(ParseCross(json).status().code(), absl::StatusCode::kUnimplemented);

@@ -66,17 +66,16 @@ class TensorPublisherService::Reader final
 
   bool PushRows(std::shared_ptr<const Tensor> tensor) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
+    with_rows_.insert(tensor->tag.channel);
     rows_.push_back(std::move(tensor));
     return !std::exchange(writing_, true);
   }
 
   // Rows of a channel wait until those before them were begun: a slow reader
-  // takes little memory. Then its service hears of it.
+  // takes the memory of one tensor. Then its service hears of it.
   bool HasRows(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    const bool has = std::any_of(
-        rows_.begin(), rows_.end(),
-        [&](const auto& tensor) { return tensor->tag.channel == channel; });
+    const bool has = with_rows_.contains(channel);
     is_behind_ = is_behind_ || has;
     return has;
   }
@@ -84,6 +83,7 @@ class TensorPublisherService::Reader final
   void Forget(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     waiting_.Remove(channel);
+    if (with_rows_.erase(channel) == 0) return;
     std::erase_if(rows_, [&](const auto& tensor) {
       return tensor->tag.channel == channel;
     });
@@ -189,6 +189,7 @@ class TensorPublisherService::Reader final
     if (!rows_.empty()) {
       current_ = std::move(rows_.front());
       rows_.pop_front();
+      with_rows_.erase(current_->tag.channel);
       return true;
     }
     // Without room the newest ones wait on, until the link has some.
@@ -227,6 +228,7 @@ class TensorPublisherService::Reader final
   mutable absl::Mutex mu_;
   LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<const Tensor>> rows_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<uint64_t> with_rows_ ABSL_GUARDED_BY(mu_);  // in rows_
   bool is_behind_ ABSL_GUARDED_BY(mu_) = false;  // more rows were to be had
   std::deque<v1::ChannelError> errors_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
@@ -391,9 +393,18 @@ void TensorPublisherService::SubscribeRows(Reader* reader,
       return;
     }
   }
-  if (readers_[reader].contains(channel) || !AddChannel(reader, channel)) {
+  if (readers_[reader].contains(channel)) return;
+  if (request.target_fingerprint().size() > kMaxFingerprint) {
+    if (reader->Refuse(
+            channel, absl::StatusCode::kInvalidArgument,
+            absl::StrCat("a target_fingerprint of ",
+                         request.target_fingerprint().size(),
+                         " characters, more than ", kMaxFingerprint))) {
+      Schedule(reader);
+    }
     return;
   }
+  if (!AddChannel(reader, channel)) return;
   rows_[channel].push_back({reader, wanted});
   num_rows_channels_ = rows_.size();
   WakeOwner();

@@ -35,6 +35,8 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
                                      public TensorPublisher {
  public:
   static constexpr size_t kMaxChannels = 4096;  // of one reader
+  // Of the target that a reader was made for: SHA-256, hex.
+  static constexpr size_t kMaxFingerprint = 64;
 
   // Null: all values go over gRPC.
   explicit TensorPublisherService(std::unique_ptr<SideLinks> links = nullptr);

@@ -215,6 +215,10 @@ void TensorReaderClient::OnChunk(Connection* connection,
               connection->assembler.TakeTensor());
       return;
     case TensorAssembler::Outcome::kMalformed: {
+      // Of rows none may be missing.
+      if (chunk.tag.is_rows) {
+        Refuse(connection, proto.channel(), subscription.num_values);
+      }
       absl::MutexLock lock(&mu_);
       CountMalformed(*connection);
       return;
@@ -246,7 +250,9 @@ void TensorReaderClient::OnLinkTensor(Connection* connection, Tensor tensor) {
     if (it == entries_.end() || it->second.connection != connection) return;
     subscription = it->second.subscription;
   }
-  if (tensor.values.size() == subscription.num_values) {
+  // Rows come over streams alone.
+  if (!tensor.tag.is_rows && !subscription.rows.has_value() &&
+      tensor.values.size() == subscription.num_values) {
     Deliver(connection, subscription.sink.get(), std::move(tensor));
   } else {
     Refuse(connection, channel, subscription.num_values);

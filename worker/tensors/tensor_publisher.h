@@ -63,7 +63,7 @@ class TensorPublisher {
     return absl::nullopt;
   }
   // Sends rows, which it owns or copies, to all readers whose next one is the
-  // tensor's first and who expect that many numbers of each.
+  // tensor's first, who expect that many numbers of each, and that epoch.
   virtual void PublishRows(const Tensor& tensor) { static_cast<void>(tensor); }
   // Whoever wants that gets none of the channel's, and learns why.
   virtual void RefuseRows(uint64_t channel, const RowsWanted& wanted,

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/rpc/channel.h"
@@ -75,6 +76,20 @@ class NcclTransportTest : public ::testing::Test {
     reader.Subscribe({server_->address(), channel, size, sink});
     EXPECT_TRUE(
         Eventually([&] { return publisher_->stats().subscriptions > before; }));
+    return sink;
+  }
+  // Of two positions and more, six numbers each.
+  std::shared_ptr<RecordingSink> SubscribeToRows(uint64_t channel) {
+    auto sink = std::make_shared<RecordingSink>();
+    TensorReader::Subscription subscription;
+    subscription.address = server_->address();
+    subscription.channel = channel;
+    subscription.num_values = 6;
+    subscription.sink = sink;
+    subscription.rows = {{1, 1, 3}, "", 100};
+    reader_->Subscribe(std::move(subscription));
+    EXPECT_TRUE(Eventually(
+        [&] { return publisher_->WantedRows(channel, 100).has_value(); }));
     return sink;
   }
   void AwaitUp(int links = 1) {
@@ -313,6 +328,40 @@ TEST_F(NcclTransportTest, ATensorOfAnotherSizeEndsItsChannelAlone) {
 }
 
 // A reader with NCCL and a publisher without.
+// Keys and values go over the stream, beside a link that stays up.
+TEST_F(NcclTransportTest, RowsGoOverGrpc) {
+  Start();
+  const auto hidden = Subscribe(*reader_, 5, 100);
+  AwaitUp();
+  ExpectNewestArrives(hidden.get(), 1, 100);
+  const auto rows = SubscribeToRows(6);
+  Tensor sent = AnyBits(6, 0, 12);
+  sent.tag.is_rows = true;
+  sent.tag.epoch = 0;
+  sent.shape = {2, 6};
+  publisher_->PublishRows(sent);
+  const Tensor came = rows->AwaitTensor().tensor;
+  EXPECT_EQ(came.tag, sent.tag);
+  EXPECT_EQ(came.shape, sent.shape);
+  EXPECT_EQ(BitsOf(came), BitsOf(sent));
+  ExpectNewestArrives(hidden.get(), 2, 100);
+  EXPECT_EQ(reader_->stats().links, 1);
+  EXPECT_EQ(reader_->stats().received_over_links, 2u);
+}
+
+TEST_F(NcclTransportTest, WhatCallsItselfRowsIsNoHiddenState) {
+  Start();
+  const auto hidden = Subscribe(*reader_, 5, 100);
+  AwaitUp();
+  ExpectNewestArrives(hidden.get(), 1, 100);
+  Tensor sent = AnyBits(5, 2, 100);
+  sent.tag.is_rows = true;
+  publisher_->Publish(sent);
+  EXPECT_EQ(hidden->AwaitLoss().second.code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(hidden->num_tensors(), 0u);
+}
+
 TEST_F(NcclTransportTest, APublisherWithoutNcclIsReadOverGrpc) {
   Start();
   TensorPublisherService without;

@@ -5,7 +5,9 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -172,6 +174,32 @@ TEST_F(RowsTest, AReaderThatLeavesIsForgotten) {
       Eventually([&] { return !publisher_.WantedRows(6, 1000).has_value(); }));
 }
 
+// The owner hears of whoever comes, wants more, or can take more.
+TEST_F(RowsTest, ItsOwnerIsWoken) {
+  std::atomic<int> wakes{0};
+  publisher_.SetRowsWanted([&wakes] { ++wakes; });
+  TensorReaderClient reader({});
+  const auto sink = Subscribe(reader, 5, 100);
+  EXPECT_TRUE(Eventually([&] { return wakes == 1; }));
+  constexpr int kMany = 1 << 20;
+  reader.WantRows(5, kMany);
+  EXPECT_TRUE(Eventually([&] { return wakes == 2; }));
+  // As fast as it can: at some time a tensor waits to be sent. Then whoever
+  // asks gets none, and hears when it has been.
+  int first = 0;
+  while (publisher_.WantedRows(5, kMany).has_value() && first < kMany) {
+    publisher_.PublishRows(Rows(5, first, 1));
+    ++first;
+  }
+  ASSERT_LT(first, kMany);
+  EXPECT_TRUE(Eventually([&] { return wakes == 3; }));
+  EXPECT_TRUE(publisher_.WantedRows(5, kMany).has_value());
+  publisher_.SetRowsWanted(nullptr);
+  const int before = wakes;
+  Subscribe(reader, 6, 100);
+  EXPECT_EQ(wakes, before);
+}
+
 // A peer may say anything.
 TEST_F(RowsTest, StrangeRequestsAreBoundedOrRefused) {
   grpc::ClientContext context;
@@ -190,6 +218,14 @@ TEST_F(RowsTest, StrangeRequestsAreBoundedOrRefused) {
   ASSERT_TRUE(stream->Read(&event));
   EXPECT_EQ(event.error().channel(), 0u);
   EXPECT_EQ(event.error().code(), 3u);
+  v1::TensorRequest long_name;
+  long_name.add_rows()->set_channel(9);
+  long_name.mutable_rows(0)->set_target_fingerprint(std::string(65, 'f'));
+  ASSERT_TRUE(stream->Write(long_name));
+  ASSERT_TRUE(stream->Read(&event));
+  EXPECT_EQ(event.error().channel(), 9u);
+  EXPECT_EQ(event.error().code(), 3u);
+  EXPECT_THAT(event.error().message(), HasSubstr("65 characters"));
   // It wants nothing, and what it expects is no overflow.
   EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt);
   publisher_.PublishRows(Rows(5, 1 << 30, 1));
