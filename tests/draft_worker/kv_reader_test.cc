@@ -291,8 +291,9 @@ TEST_F(KvReaderTest, IsNotRecorded) {
   DraftFixture fixture(options, {}, nullptr, file.get(), &reader_);
   const absl::Status status = fixture.engine->Prepare();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(status.ToString(),
-              testing::HasSubstr("--record-features needs a draft that reads"));
+  EXPECT_THAT(
+      status.ToString(),
+      ::testing::HasSubstr("--record-features needs a draft that reads"));
 }
 
 TEST_F(KvReaderTest, AsksForMoreAsRowsCome) {

@@ -141,7 +141,7 @@ TEST_F(GlideRemoteTest, IsNoTarget) {
   EXPECT_EQ((*process)->Poll().value_or("runs"), "exit code 1");
   const auto log = ReadFile(options.log_file);
   EXPECT_THAT(log.value_or(""),
-              testing::HasSubstr("a GliDe draft is no target"));
+              ::testing::HasSubstr("a GliDe draft is no target"));
   processes_->Stop();
 }
 

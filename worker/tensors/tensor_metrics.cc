@@ -9,10 +9,11 @@ using telemetry::MetricFamilies;
 
 void AddSent(const TensorPublisher::Stats& stats, MetricFamilies* families) {
   families->Gauge("nacre_target_tensor_channels",
-                  "Sessions whose hidden states drafts read, once a draft.",
+                  "Sessions whose hidden states, or keys and values, drafts "
+                  "read, once a draft.",
                   stats.subscriptions);
   families->Count("nacre_target_tensors_sent_total",
-                  "Hidden states sent to drafts.",
+                  "Hidden states, and runs of keys and values, sent to drafts.",
                   static_cast<double>(stats.sent));
   families->Count("nacre_target_tensor_bytes_sent_total",
                   "Bytes of their values.",

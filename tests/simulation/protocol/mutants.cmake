@@ -254,8 +254,8 @@ nacre_mutant(last_row_by_one target_worker/row_sampler.cc
 
 # ------------------------------------------------------------ shared prefixes
 nacre_mutant(drafted_tokens_shared draft_worker/draft_engine.cc
-  [[session->sequence->Share(session->settled())]]
-  [[session->sequence->Share(session->schedule.tokens())]])
+  [[session->shareable(drafter_->row_reader() != nullptr)]]
+  [[session->schedule.tokens()]])
 nacre_mutant(unfilled_block_shared model/block_sequence.cc
   [[std::min(static_cast<int>(token_ids.size()), length_)]]
   [[static_cast<int>(token_ids.size())]])
