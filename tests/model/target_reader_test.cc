@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "model/target_rows.h"
 #include "tests/model/glide_golden.h"
+#include "tests/testing/device_backend.h"
 
 namespace nacre::model {
 namespace {
@@ -194,6 +195,44 @@ TEST(TargetReadersTest, NoRoomIsSaid) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(remote.model->info().description,
               HasSubstr("a GliDe draft over the target's last 1 layers"));
+}
+
+TEST(TargetReadersTest, RunsOnTheHostAndInOnePiece) {
+  const auto host = NamedBackend("cpu");
+  EXPECT_TRUE(TargetReader::Check(*host, /*is_split=*/false).ok());
+  absl::Status status = TargetReader::Check(*host, /*is_split=*/true);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.ToString(), HasSubstr("not split over several devices"));
+  const nacre::testing::DeviceBackend device;
+  status = TargetReader::Check(device, /*is_split=*/false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.ToString(),
+              HasSubstr("a GliDe draft does not run on the backend"));
+}
+
+// What is told of it before it is loaded.
+TEST(TargetReadersTest, NeedsRoomForItsTargetToo) {
+  const auto needs_of = [](const std::string& folder) {
+    const auto backend = NamedBackend("cpu");
+    MemoryNeeds needs;
+    ModelOptions options = {.kv_cache_bytes = 1 << 18};
+    options.admit = [&](const MemoryNeeds& told) {
+      needs = told;
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(LoadModel(folder, backend.get(), options).ok());
+    return needs;
+  };
+  const std::string folder = FolderThatSaysHeads("one_layer");
+  const MemoryNeeds with = needs_of(folder);
+  const std::string path = folder + "/config.json";
+  Json json = Json::parse(nacre::testing::ReadFile(path));
+  json.erase("large_num_attention_heads");
+  json["architectures"] = {"LlamaForCausalLM"};
+  nacre::testing::WriteFile(path, json.dump());
+  const MemoryNeeds without = needs_of(folder);
+  EXPECT_GT(with.weights, without.weights);
+  EXPECT_GT(with.kv_cache, without.kv_cache);
 }
 
 TEST(TargetReadersTest, AModelThatIsNoneReadsNothing) {
