@@ -44,6 +44,7 @@ class TargetReader::Sequence final : public TargetSequence {
                                kv_->max_length() - kv_->length());
     if (count == 0) return;
     std::vector<kernels::RowContext> contexts;
+    contexts.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) {
       contexts.push_back({kv_->block_table(), kv_->length() + i});
     }

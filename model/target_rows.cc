@@ -13,7 +13,7 @@
 namespace nacre::model {
 namespace {
 
-absl::Status CheckEqual(const char* what, int wanted, int there) {
+absl::Status CheckPart(const char* what, int wanted, int there) {
   if (wanted == there) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the draft reads keys of ",
                                                  wanted, " ", what,
@@ -45,7 +45,7 @@ float ScaleAt(const kernels::KvLayer& layer, size_t index) {
 
 // Of one layer and position: keys of all heads, then values.
 void ReadSlot(const kernels::KvLayer& layer, kernels::KvSlot slot, float* out) {
-  float* value = out + layer.num_kv_heads * layer.head_dim;
+  float* value = out + static_cast<size_t>(layer.num_kv_heads) * layer.head_dim;
   for (int head = 0; head < layer.num_kv_heads; ++head) {
     const size_t scales = KeyScaleIndex(layer, slot, head);
     const float of_key = ScaleAt(layer, scales);
@@ -76,9 +76,9 @@ absl::Status KeptRows::Check(const TargetRowShape& shape) const {
   }
   const kernels::KvLayer& layer = kv->layers.front();
   NACRE_RETURN_IF_ERROR(
-      CheckEqual("heads", shape.num_key_value_heads, layer.num_kv_heads));
+      CheckPart("heads", shape.num_key_value_heads, layer.num_kv_heads));
   NACRE_RETURN_IF_ERROR(
-      CheckEqual("elements a head", shape.head_dim, layer.head_dim));
+      CheckPart("elements a head", shape.head_dim, layer.head_dim));
   if (shape.num_layers >= 1 && shape.num_layers <= model_->info().num_layers) {
     return absl::OkStatus();
   }
@@ -95,11 +95,12 @@ void KeptRows::Read(const Sequence& sequence, const TargetRowShape& shape,
   const size_t part = size / static_cast<size_t>(shape.num_layers);
   rows->resize(static_cast<size_t>(count) * size);
   float* out = rows->data();
-  const int first_layer = model_->info().num_layers - shape.num_layers;
+  const auto first_layer =
+      static_cast<size_t>(model_->info().num_layers - shape.num_layers);
   for (int i = 0; i < count; ++i) {
     for (int layer = 0; layer < shape.num_layers; ++layer) {
       const kernels::KvLayer& from =
-          kv.layers[static_cast<size_t>(first_layer + layer)];
+          kv.layers[first_layer + static_cast<size_t>(layer)];
       ReadSlot(from, kernels::SlotOf(from, table, first + i), out);
       out += part;
     }

@@ -51,6 +51,7 @@ class TensorPublisher {
   // From now on called when a reader has come to want rows, or can take more of
   // them, on a transport's thread: must only wake its owner. Null: no more, and
   // no call is under way when this returns.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): others keep it.
   virtual void SetRowsWanted(std::function<void()> wake) {
     static_cast<void>(wake);
   }
