@@ -24,8 +24,9 @@ struct EngineSession;  // engine_session.h
 
 class KvPublisher {
  public:
-  // All outlive it. Null `tensors`: nobody reads any. Null `rows`: those of the
-  // model's cache. `wake`: the engine, of any thread.
+  // `model`, `rows` and `tensors` outlive the publisher. If `tensors` is null,
+  // it publishes nothing. If `rows` is null, it reads the model's own cache.
+  // Any thread may call `wake`, which lets the engine plan again.
   KvPublisher(model::LanguageModel* model, model::RowSource* rows,
               worker::TensorPublisher* tensors, std::function<void()> wake);
   ~KvPublisher();

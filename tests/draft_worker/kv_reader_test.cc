@@ -93,6 +93,13 @@ class KvReaderTest : public ::testing::Test {
     const auto it = reader_.open.find(70 + open.session_id);
     if (it != reader_.open.end()) sinks_[open.session_id] = it->second.sink;
   }
+  void Close(uint64_t id) {
+    DraftCommands commands;
+    commands.stream = 1;
+    commands.close = {id};
+    fixture_->engine->Push(std::move(commands));
+    fixture_->Drain();
+  }
   std::vector<int32_t> Drafted(uint64_t id = 1) {
     fixture_->Drain();
     return fixture_->TakeDrafted(id);
@@ -117,11 +124,7 @@ TEST_F(KvReaderTest, AsksForWhatTheDrafterReads) {
   EXPECT_EQ(subscription.rows->shape, kShape);
   EXPECT_EQ(subscription.rows->end, 4 + KvReader::kAhead);
   EXPECT_EQ(subscription.rows->epoch, 3u);
-  DraftCommands commands;
-  commands.stream = 1;
-  commands.close = {1};
-  fixture_->engine->Push(std::move(commands));
-  fixture_->Drain();
+  Close(1);
   EXPECT_THAT(reader_.open, IsEmpty());
   Send(1, 0, 2);  // on its way when the session was closed
   fixture_->Drain();
@@ -207,11 +210,7 @@ TEST_F(KvReaderTest, LostItGoesOnWithWhatIsThere) {
   sinks_.at(1)->OnLost(71, absl::UnavailableError("gone"));
   EXPECT_EQ(Drafted().size(), 3u);
   EXPECT_EQ(last_target_->length(), 2);
-  DraftCommands commands;
-  commands.stream = 1;
-  commands.close = {1};
-  fixture_->engine->Push(std::move(commands));
-  fixture_->Drain();
+  Close(1);
   EXPECT_THAT(reader_.open, IsEmpty());
 }
 

@@ -4,72 +4,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "common/files.h"
-#include "tests/integration/processes.h"
-#include "tests/integration/streams.h"
-#include "tests/testing/fault_proxy.h"
+#include "tests/integration/proxied_pair.h"
 
 namespace nacre::integration {
 namespace {
 
-using nacre::testing::FaultProxy;
-
 constexpr v1::Method kMethods[] = {v1::METHOD_SD, v1::METHOD_PEARL,
                                    v1::METHOD_ASYNC};
 
-// One pair. The target is reached through a proxy: first by the coordinator,
-// then by the draft.
-class GlideRemoteTest : public ::testing::Test {
+class GlideRemoteTest : public ProxiedPairTest {
  protected:
-  GlideRemoteTest()
-      : to_target_([file = AddressFile()] {
-          const auto content = ReadFile(file);
-          return std::string(content.ok() ? absl::StripAsciiWhitespace(*content)
-                                          : "");
-        }) {
-    Processes::Options options;
-    options.by_role["target"] = {"--advertise", to_target_.address(),
-                                 "--address-file", AddressFile()};
-    options.by_role["draft"] = {"--model", NACRE_MODELS "/glide"};
-    processes_ = std::make_unique<Processes>(options);
-    processes_->StartWorkers();
-    client_ = std::make_unique<tools::GenerationClient>(processes_->address());
-  }
+  GlideRemoteTest() { Start({"--model", NACRE_MODELS "/glide"}); }
 
-  v1::Complete Generate(
-      const v1::GenerateRequest& request,
-      const std::function<void(const v1::Chunk&)>& on_chunk = {}) {
-    const auto complete =
-        client_->Generate(request, kCallTimeout, [&](const v1::Chunk& chunk) {
-          if (on_chunk) on_chunk(chunk);
-        });
-    EXPECT_TRUE(complete.ok()) << complete.status();
-    return complete.value_or(v1::Complete());
-  }
   static v1::GenerateRequest Drafted(int kind, v1::Method method,
                                      int max_tokens) {
     v1::GenerateRequest request = StreamRequest(kind, method, max_tokens);
     request.mutable_speculation()->set_suffixes(false);
     return request;
   }
-  Tokens Expected(int kind, int max_tokens) {
-    return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, max_tokens)));
-  }
-  double Metric(const std::string& name, const std::string& process,
-                const std::string& label = "") {
-    return telemetry::Sum(processes_->Scrape(process), name, label);
-  }
-  std::string AddressFile() const { return folder_.path() + "/address"; }
-
-  const tools::TemporaryFolder folder_;  // before what it names a file for
-  FaultProxy to_target_;
-  std::unique_ptr<Processes> processes_;
-  std::unique_ptr<tools::GenerationClient> client_;
 };
 
 TEST_F(GlideRemoteTest, EveryMethodReadsKeysAndSaysWhatArSays) {

@@ -9,21 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "common/files.h"
 #include "common/rpc/channel.h"
 #include "model/config.h"
 #include "proto/tensors.grpc.pb.h"
-#include "tests/integration/processes.h"
+#include "tests/integration/proxied_pair.h"
 #include "tests/integration/random_policy.h"
 #include "tests/integration/streams.h"
 #include "tests/testing/certificates.h"
-#include "tests/testing/fault_proxy.h"
 
 namespace nacre::integration {
 namespace {
-
-using nacre::testing::FaultProxy;
 
 constexpr v1::Method kMethods[] = {v1::METHOD_SD, v1::METHOD_PEARL,
                                    v1::METHOD_ASYNC};
@@ -44,45 +40,18 @@ class Calibration {
   testing::PolicyFolder folder_;
 };
 
-// One pair. The target is reached through a proxy: first by the coordinator,
-// then by the draft.
-class HiddenStatesTest : public ::testing::Test {
+class HiddenStatesTest : public ProxiedPairTest {
  protected:
   HiddenStatesTest()
-      : hidden_size_(model::ReadConfig(TargetModel())->hidden_size),
-        to_target_([file = AddressFile()] {
-          const auto content = ReadFile(file);
-          return std::string(content.ok() ? absl::StripAsciiWhitespace(*content)
-                                          : "");
-        }) {
-    Processes::Options options;
-    options.by_role["target"] = {"--advertise", to_target_.address(),
-                                 "--address-file", AddressFile()};
-    options.by_role["draft"] = {"--policy-file",
-                                "cali-ts=" + calibration_.path()};
-    processes_ = std::make_unique<Processes>(options);
-    processes_->StartWorkers();
-    client_ = std::make_unique<tools::GenerationClient>(processes_->address());
+      : hidden_size_(model::ReadConfig(TargetModel())->hidden_size) {
+    Start({"--policy-file", "cali-ts=" + calibration_.path()});
   }
 
-  v1::Complete Generate(
-      v1::GenerateRequest request,
-      const std::function<void(const v1::Chunk&)>& on_chunk = {}) {
-    const auto complete =
-        client_->Generate(request, kCallTimeout, [&](const v1::Chunk& chunk) {
-          if (on_chunk) on_chunk(chunk);
-        });
-    EXPECT_TRUE(complete.ok()) << complete.status();
-    return complete.value_or(v1::Complete());
-  }
   static v1::GenerateRequest CaliTs(int kind, v1::Method method,
                                     int max_tokens) {
     v1::GenerateRequest request = StreamRequest(kind, method, max_tokens);
     request.mutable_speculation()->set_policy("cali-ts");
     return request;
-  }
-  Tokens Expected(int kind, int max_tokens) {
-    return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, max_tokens)));
   }
   // Requests until the draft has dialled the target; how many bytes came.
   uint64_t Dial() {
@@ -94,11 +63,6 @@ class HiddenStatesTest : public ::testing::Test {
     }));
     return bytes;
   }
-  double Metric(const std::string& name,
-                const std::string& process = "coordinator",
-                const std::string& label = "") {
-    return telemetry::Sum(processes_->Scrape(process), name, label);
-  }
   int CountInLog(const std::string& name, const std::string& text) {
     const std::string log = processes_->Log(name);
     int count = 0;
@@ -109,14 +73,8 @@ class HiddenStatesTest : public ::testing::Test {
     return count;
   }
 
-  std::string AddressFile() const { return folder_.path() + "/address"; }
-
-  const tools::TemporaryFolder folder_;  // before what it names a file for
   const uint64_t hidden_size_;
   const Calibration calibration_;
-  FaultProxy to_target_;
-  std::unique_ptr<Processes> processes_;
-  std::unique_ptr<tools::GenerationClient> client_;
 };
 
 TEST_F(HiddenStatesTest, EveryMethodReadsThemAndSaysWhatArSays) {

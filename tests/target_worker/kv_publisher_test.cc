@@ -18,7 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 using RowsWanted = worker::TensorPublisher::RowsWanted;
 
-// One reader, of channel 7, who asks as a test says.
+// Stands for one reader, which subscribes to channel 7. The test sets what it
+// wants.
 class OneReader final : public worker::TensorPublisher {
  public:
   bool HasReaders(uint64_t) const override { return false; }

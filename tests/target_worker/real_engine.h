@@ -56,8 +56,8 @@ class RealEngine {
   using Drafter = std::unique_ptr<model::FeatureDrafter>;
   using Make = std::function<Drafter(model::LanguageModel* model)>;
 
-  // `make`: the draft; null: there is none. `tensors`: who reads what it
-  // computes; null: nobody.
+  // `make` makes the draft; if it is null, the engine has none. The engine
+  // publishes to `tensors`; if that is null, it publishes nothing.
   explicit RealEngine(const Make& make,
                       worker::TensorPublisher* tensors = nullptr) {
     kernels::BackendOptions backend;

@@ -103,7 +103,8 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   };
   absl::flat_hash_map<uint64_t, std::vector<RowsReader>> rows_
       ABSL_GUARDED_BY(mu_);
-  // Of rows_: engines ask after every step, and mostly nobody wants any.
+  // The size of rows_. The engine asks for it between all steps without the
+  // lock, since most services have no reader of rows.
   std::atomic<size_t> num_rows_channels_{0};
   std::function<void()> wake_ ABSL_GUARDED_BY(mu_);
   std::vector<Reader*> scheduled_ ABSL_GUARDED_BY(mu_);

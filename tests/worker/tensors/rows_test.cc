@@ -105,7 +105,8 @@ TEST_F(RowsTest, AllComeInOrderAsFarAsTheyAreWanted) {
   reader.WantRows(5, 9);
   Publish(5, 7, 2);
   EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 7);
-  // Less than before takes nothing back, and what nobody has begun is nothing.
+  // A smaller end changes nothing. A request for a channel that the reader has
+  // not subscribed to is ignored.
   reader.WantRows(5, 3);
   reader.WantRows(6, 3);
   reader.WantRows(5, 10);

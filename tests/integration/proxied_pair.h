@@ -1,0 +1,72 @@
+// A pair of real processes whose target is reached through a proxy: first by
+// the coordinator, then by the draft, which reads the target's tensors. A test
+// cuts that connection, and no other.
+
+#ifndef TESTS_INTEGRATION_PROXIED_PAIR_H_
+#define TESTS_INTEGRATION_PROXIED_PAIR_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "common/files.h"
+#include "tests/integration/processes.h"
+#include "tests/integration/streams.h"
+#include "tests/testing/fault_proxy.h"
+
+namespace nacre::integration {
+
+class ProxiedPairTest : public ::testing::Test {
+ protected:
+  ProxiedPairTest()
+      : to_target_([file = AddressFile()] {
+          const auto content = ReadFile(file);
+          return std::string(content.ok() ? absl::StripAsciiWhitespace(*content)
+                                          : "");
+        }) {}
+
+  // Before all else. `draft_args`: more flags of the draft worker.
+  void Start(const std::vector<std::string>& draft_args) {
+    Processes::Options options;
+    options.by_role["target"] = {"--advertise", to_target_.address(),
+                                 "--address-file", AddressFile()};
+    options.by_role["draft"] = draft_args;
+    processes_ = std::make_unique<Processes>(options);
+    processes_->StartWorkers();
+    client_ = std::make_unique<tools::GenerationClient>(processes_->address());
+  }
+
+  v1::Complete Generate(
+      const v1::GenerateRequest& request,
+      const std::function<void(const v1::Chunk&)>& on_chunk = {}) {
+    const auto complete =
+        client_->Generate(request, kCallTimeout, [&](const v1::Chunk& chunk) {
+          if (on_chunk) on_chunk(chunk);
+        });
+    EXPECT_TRUE(complete.ok()) << complete.status();
+    return complete.value_or(v1::Complete());
+  }
+  // What the target says by itself.
+  Tokens Expected(int kind, int max_tokens) {
+    return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, max_tokens)));
+  }
+  double Metric(const std::string& name,
+                const std::string& process = "coordinator",
+                const std::string& label = "") {
+    return telemetry::Sum(processes_->Scrape(process), name, label);
+  }
+  std::string AddressFile() const { return folder_.path() + "/address"; }
+
+  const tools::TemporaryFolder folder_;  // before what it names a file for
+  nacre::testing::FaultProxy to_target_;
+  std::unique_ptr<Processes> processes_;
+  std::unique_ptr<tools::GenerationClient> client_;
+};
+
+}  // namespace nacre::integration
+
+#endif  // TESTS_INTEGRATION_PROXIED_PAIR_H_
