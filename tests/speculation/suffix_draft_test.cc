@@ -93,12 +93,13 @@ TEST(NumSaidTest, FollowsThePathOfTheTokens) {
                                          {.token_id = 2},
                                          {.token_id = 3, .parent = 1},
                                          {.token_id = 4, .parent = 0}};
-  EXPECT_EQ(NumSaid(nodes, {{2, 3, 4}}), 2);
-  EXPECT_EQ(NumSaid(nodes, {{1, 3}}), 1) << "the other one's child";
-  EXPECT_EQ(NumSaid(nodes, {{1, 4}}), 2);
-  EXPECT_EQ(NumSaid(nodes, {{3}}), 0);
-  EXPECT_EQ(NumSaid(nodes, {}), 0);
-  EXPECT_EQ(NumSaid({}, {{1}}), 0);
+  using Tokens = std::vector<int32_t>;
+  EXPECT_EQ(NumSaid(nodes, Tokens{2, 3, 4}), 2);
+  EXPECT_EQ(NumSaid(nodes, Tokens{1, 3}), 1) << "the other one's child";
+  EXPECT_EQ(NumSaid(nodes, Tokens{1, 4}), 2);
+  EXPECT_EQ(NumSaid(nodes, Tokens{3}), 0);
+  EXPECT_EQ(NumSaid(nodes, Tokens{}), 0);
+  EXPECT_EQ(NumSaid({}, Tokens{1}), 0);
 }
 
 TEST(SuffixDraftTest, LooksAtItsOwnText) {
