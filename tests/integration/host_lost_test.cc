@@ -169,9 +169,9 @@ TEST_F(HostLostTest, EveryStreamGoesOnWhereATargetADraftAndACoordinatorDie) {
   const Answer expected = Stream(0, MethodRequest(v1::METHOD_AR));
   ASSERT_TRUE(expected.complete);
   ASSERT_EQ(expected.ids.size(), size_t{kMaxTokens});
-  constexpr const char* kNames[] = {"ar", "sd", "pearl", "async"};
+  static constexpr const char* kNames[] = {"ar", "sd", "pearl", "async"};
   for (int i = 0; i < kClients; ++i) {
-    StartClient([this, i, kNames, &expected](int) {
+    StartClient([this, i, &expected](int) {
       EXPECT_EQ(TextOverHttp(kNames[i % 4]), expected.text);
     });
     // Half of them at the coordinator that dies.

@@ -242,7 +242,7 @@ TEST_F(RowsTest, StrangeRequestsAreBoundedOrRefused) {
 
 // Rows of another size than was asked for end the channel.
 TEST_F(RowsTest, TheReaderRefusesWhatItDidNotAskFor) {
-  const auto answered = [this](const Tensor& tensor) {
+  const auto answered = [](const Tensor& tensor) {
     class Peer final : public v1::Tensors::Service {
      public:
       explicit Peer(const Tensor& tensor) : tensor_(tensor) {}
