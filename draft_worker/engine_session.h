@@ -93,7 +93,7 @@ struct EngineSession : worker::EngineSession {
     return settled().first(
         static_cast<size_t>(std::min(whole, schedule.committed_length())));
   }
-  const model::TargetSequence* seen_rows() const {
+  model::TargetSequence* seen_rows() const {
     return seen.has_value() ? seen->rows.get() : nullptr;
   }
   // How many nodes the step expands of it: proposals it gets.

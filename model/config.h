@@ -173,6 +173,12 @@ absl::StatusOr<ModelConfig> ReadConfig(const std::string& dir);
 // the factors of rope.
 absl::StatusOr<std::string> ReadConfigText(const std::string& dir);
 
+// Layers of an inflated checkpoint before others were added: drafts of what it
+// was made from name those. Of others `num_layers`. INVALID_ARGUMENT: more than
+// there are, or none.
+absl::StatusOr<int> OriginalLayers(absl::string_view config_text,
+                                   int num_layers);
+
 }  // namespace nacre::model
 
 #endif  // MODEL_CONFIG_H_

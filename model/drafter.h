@@ -72,7 +72,7 @@ struct DraftRows {
   bool goes_on = false;
   // Of a drafter that reads its target's keys and values: what it can see of
   // them. The same for all nodes of a sequence.
-  const TargetSequence* target = nullptr;
+  TargetSequence* target = nullptr;
 };
 
 // What one call says of one node.

@@ -9,29 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "model/draft_files.h"
-#include "model/eagle_files.h"
+#include "model/eagle_projection.h"
+#include "model/eagle_sequence.h"
 
 namespace nacre::model {
 namespace {
-
-// Has what the layer gave for rows that others build on.
-class EagleSequence final : public OwnKvSequence {
- public:
-  EagleSequence(std::unique_ptr<KvSequence> kv, size_t hidden_size)
-      : OwnKvSequence(std::move(kv)),
-        hidden_size_(hidden_size),
-        outputs_((static_cast<size_t>(this->kv()->num_slots()) + 1) *
-                 hidden_size) {}
-
-  // Of a slot; kNoSlot: of the last row that is no node.
-  float* Output(int32_t slot) {
-    return outputs_.data() + static_cast<size_t>(slot + 1) * hidden_size_;
-  }
-
- private:
-  const size_t hidden_size_;
-  std::vector<float> outputs_;
-};
 
 EagleSequence* AsEagle(const FeatureRows& rows) {
   return static_cast<EagleSequence*>(rows.sequence);
@@ -59,10 +41,12 @@ absl::Status CheckShared(const EagleConfig& config, const EagleWeights& weights,
 }  // namespace
 
 EagleModel::EagleModel(EagleConfig config, EagleWeights weights, bool is_third,
-                       const ModelInfo& info, const VocabularyHead& target)
+                       bool projects, const ModelInfo& info,
+                       const VocabularyHead& target)
     : config_(std::move(config)),
       weights_(std::move(weights)),
       is_third_(is_third),
+      projects_(projects),
       hidden_(static_cast<size_t>(config_.llama.hidden_size)),
       vocab_size_(static_cast<size_t>(info.vocab_size)),
       target_(target),
@@ -70,30 +54,35 @@ EagleModel::EagleModel(EagleConfig config, EagleWeights weights, bool is_third,
 
 absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Load(
     const std::string& path, LanguageModel* model) {
-  const ModelInfo& info = model->info();
   NACRE_RETURN_IF_ERROR(CheckHostTarget(*model, "an EAGLE draft"));
-  const absl::optional<VocabularyHead> target = model->vocabulary_head();
-  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
-                         OpenDraftTensors(path, ""));
-  const std::string folder = DraftFolder(path);
-  NACRE_RETURN_IF_ERROR(CheckDraftFingerprint(folder, info));
-  NACRE_ASSIGN_OR_RETURN(const Json json,
-                         ReadDraftObject(folder, "config.json"));
-  const auto layout = FindEagleLayout(checkpoint->Names());
-  if (!layout.ok()) return InDraftFile(path, layout.status());
-  auto config = ParseEagleConfig(json, *layout, info);
-  if (!config.ok()) {
-    return InDraftFile(absl::StrCat(folder, "/config.json"), config.status());
-  }
-  auto weights = LoadEagleWeights(*checkpoint, *layout, *config,
-                                  info.vocab_size, target->backend);
+  NACRE_ASSIGN_OR_RETURN(const OpenedEagle opened,
+                         OpenEagle(path, model->info()));
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<EagleModel> eagle,
+                         Create(path, opened, /*projects=*/true, model->info(),
+                                *model->vocabulary_head()));
+  NACRE_RETURN_IF_ERROR(model->SetTaps(opened.config.taps));
+  return eagle;
+}
+
+absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::LoadWithoutTarget(
+    const std::string& path, const OpenedEagle& opened, const ModelInfo& info,
+    const VocabularyHead& target) {
+  return Create(path, opened, /*projects=*/false, info, target);
+}
+
+absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Create(
+    const std::string& path, const OpenedEagle& opened, bool projects,
+    const ModelInfo& info, const VocabularyHead& target) {
+  auto weights = LoadEagleWeights(
+      *opened.checkpoint, opened.layout, opened.config, info.vocab_size,
+      target.backend, projects ? EagleParts::kAll : EagleParts::kRest);
   if (!weights.ok()) return InDraftFile(path, weights.status());
-  const absl::Status shared = CheckShared(*config, *weights, info, *target);
+  const absl::Status shared =
+      CheckShared(opened.config, *weights, info, target);
   if (!shared.ok()) return InDraftFile(path, shared);
-  NACRE_RETURN_IF_ERROR(model->SetTaps(config->taps));
   std::unique_ptr<EagleModel> eagle(
-      new EagleModel(*std::move(config), *std::move(weights), layout->is_third,
-                     info, *target));
+      new EagleModel(opened.config, *std::move(weights),
+                     opened.layout.is_third, projects, info, target));
   NACRE_RETURN_IF_ERROR(eagle->Finish(info));
   return eagle;
 }
@@ -130,46 +119,35 @@ void EagleModel::Project(absl::Span<const FeatureRows> batch) {
   for (const FeatureRows& rows : batch) {
     all.insert(all.end(), rows.features.begin(), rows.features.end());
   }
-  const size_t width = static_cast<size_t>(feature_size());
-  const int count = static_cast<int>(all.size() / width);
-  if (!is_third_ || count == 0) return;
-  kernels::Backend* const backend = target_.backend;
-  const float epsilon = static_cast<float>(config_.llama.norms.epsilon);
-  const size_t size = static_cast<size_t>(config_.tap_size);
-  for (size_t tap = 0; tap < weights_.tap_norms.size(); ++tap) {
-    std::vector<float>& own = scratch_.tap;
-    own.clear();
-    for (size_t at = tap * size; at < all.size(); at += width) {
-      own.insert(own.end(), all.begin() + at, all.begin() + at + size);
-    }
-    backend->RmsNorm(own.data(), count, config_.tap_size,
-                     weights_.tap_norms[tap]->f32(), epsilon, own.data());
-    for (int i = 0; i < count; ++i) {
-      std::copy_n(own.begin() + i * size, size,
-                  all.begin() + i * width + tap * size);
-    }
+  if (is_third_ && projects_ && !all.empty()) {
+    ProjectTaps(config_, weights_, target_.backend, &all, &scratch_.projected);
+    all.swap(scratch_.projected);
   }
-  if (weights_.input_norm != nullptr) {
-    backend->RmsNorm(all.data(), count, static_cast<int>(width),
-                     weights_.input_norm->f32(), epsilon, all.data());
-  }
-  scratch_.projected.resize(static_cast<size_t>(count) * hidden_);
-  backend->MatMul(all.data(), count, *weights_.fc, scratch_.projected.data());
 }
 
 void EagleModel::Gather(absl::Span<const FeatureRows> batch) {
-  // Without fc features are as wide as what the layer gives.
-  auto from =
-      is_third_ ? scratch_.projected.begin() : scratch_.features.begin();
-  scratch_.given.clear();
+  auto from = scratch_.features.begin();
+  std::vector<float>& given = scratch_.given;
+  given.clear();
   for (const FeatureRows& rows : batch) {
-    const auto end =
-        from + static_cast<ptrdiff_t>(NumPositions(rows) * hidden_);
-    scratch_.given.insert(scratch_.given.end(), from, end);
+    const EagleSequence& sequence = *AsEagle(rows);
+    const size_t beside =
+        rows.features.size() / static_cast<size_t>(feature_size());
+    const auto end = from + static_cast<ptrdiff_t>(beside * hidden_);
+    given.insert(given.end(), from, end);
     from = end;
+    const size_t without = NumPositions(rows) - beside;
+    if (without > 0) {
+      const float* const output = sequence.TextOutput(
+          FirstRow(rows) + static_cast<int>(beside) - 1);
+      given.insert(given.end(), output, output + hidden_);
+      given.resize(given.size() + (without - 1) * hidden_);
+    }
     for (const TreeNode& node : rows.nodes) {
-      const float* const output = AsEagle(rows)->Output(node.parent);
-      scratch_.given.insert(scratch_.given.end(), output, output + hidden_);
+      const float* const output =
+          node.parent == kNoSlot ? sequence.TextOutput(sequence.length() - 1)
+                                 : sequence.SlotOutput(node.parent);
+      given.insert(given.end(), output, output + hidden_);
     }
   }
   scratch_.embedded.resize(scratch_.given.size());
@@ -264,14 +242,18 @@ void EagleModel::RunHead() {
 }
 
 void EagleModel::KeepOutputs(absl::Span<const FeatureRows> batch) {
-  auto from = scratch_.out.begin();
+  const float* from = scratch_.out.data();
   for (const FeatureRows& rows : batch) {
+    EagleSequence* const sequence = AsEagle(rows);
+    const int end = FirstRow(rows) + static_cast<int>(NumPositions(rows));
     const int nodes = static_cast<int>(rows.nodes.size());
     for (int i = nodes - rows.num_logits; i < nodes; ++i) {
-      const int32_t slot =
-          i < 0 ? kNoSlot : rows.nodes[static_cast<size_t>(i)].slot;
-      std::copy_n(from, hidden_, AsEagle(rows)->Output(slot));
-      from += static_cast<ptrdiff_t>(hidden_);
+      if (i < 0) {
+        sequence->KeepTextOutput(end + i, from);
+      } else {
+        sequence->KeepSlotOutput(rows.nodes[static_cast<size_t>(i)].slot, from);
+      }
+      from += hidden_;
     }
   }
   FeatureStep::End(batch);

@@ -8,7 +8,7 @@
 //            its first norm; logits = the target's head(out)
 //
 // What the layer gives is the next row's h, or f. Only backends of the host run
-// it, the target's own.
+// it: the target's own, or elsewhere one over the target's tables.
 //
 // Thread-compatible: the model's thread.
 
@@ -26,6 +26,7 @@
 #include "kernels/backend.h"
 #include "model/checkpoint.h"
 #include "model/eagle_config.h"
+#include "model/eagle_folder.h"
 #include "model/eagle_weights.h"
 #include "model/feature_drafter.h"
 #include "model/feature_step.h"
@@ -48,10 +49,21 @@ class EagleModel final : public FeatureDrafter {
   static absl::StatusOr<std::unique_ptr<EagleModel>> Load(
       const std::string& path, LanguageModel* model);
 
+  // Of a draft that runs elsewhere: features are what EagleProjection makes of
+  // the target's, [hidden_size()]. `info` and `target` are the target's; what
+  // those tables lie in outlives the draft, whose KV cache has room for
+  // info.kv_capacity_tokens. Errors as of Load.
+  static absl::StatusOr<std::unique_ptr<EagleModel>> LoadWithoutTarget(
+      const std::string& path, const OpenedEagle& opened, const ModelInfo& info,
+      const VocabularyHead& target);
+
   absl::Span<const FeatureTap> taps() const override { return config_.taps; }
   int feature_size() const override {
-    return static_cast<int>(config_.taps.size()) * config_.tap_size;
+    return projects_ ? static_cast<int>(config_.taps.size()) * config_.tap_size
+                     : hidden_size();
   }
+  int hidden_size() const { return config_.llama.hidden_size; }
+  int64_t kv_free_tokens() const { return step_.kv_free_tokens(); }
   int max_depth() const override { return config_.max_depth; }
   absl::StatusOr<std::unique_ptr<FeatureSequence>> NewSequence(
       int max_length, int num_slots) override;
@@ -66,7 +78,6 @@ class EagleModel final : public FeatureDrafter {
   // Scratch, each [rows, columns].
   struct Scratch {
     std::vector<float> features;  // rows beside features, all taps
-    std::vector<float> tap;       // those of one tap
     std::vector<float> projected;
     std::vector<float> embedded;  // all rows from here on
     std::vector<float> given;     // what each row has beside its token
@@ -76,10 +87,15 @@ class EagleModel final : public FeatureDrafter {
   };
 
   EagleModel(EagleConfig config, EagleWeights weights, bool is_third,
-             const ModelInfo& info, const VocabularyHead& target);
+             bool projects, const ModelInfo& info,
+             const VocabularyHead& target);
+  // Of what was opened; `projects`: it does what EagleProjection does itself.
+  static absl::StatusOr<std::unique_ptr<EagleModel>> Create(
+      const std::string& path, const OpenedEagle& opened, bool projects,
+      const ModelInfo& info, const VocabularyHead& target);
   absl::Status Finish(const ModelInfo& info);
 
-  // fc over the features of the rows that have some; EAGLE-1's as they are.
+  // The features of the rows that have some, as the layer is given them.
   void Project(absl::Span<const FeatureRows> batch);
   // What each row has beside its token.
   void Gather(absl::Span<const FeatureRows> batch);
@@ -95,6 +111,7 @@ class EagleModel final : public FeatureDrafter {
   const EagleConfig config_;
   const EagleWeights weights_;
   const bool is_third_;
+  const bool projects_;
   const size_t hidden_;
   const size_t vocab_size_;  // the target's
   const VocabularyHead target_;

@@ -52,11 +52,14 @@ absl::Status LoadLayer(const EagleLayout& layout, const ModelConfig& llama,
   return absl::OkStatus();
 }
 
-absl::Status LoadNorms(const EagleConfig& config, DraftTensors* loader,
-                       EagleWeights* weights) {
-  const int hidden = config.llama.hidden_size;
+// Of EAGLE-3.
+absl::Status LoadProjection(const EagleConfig& config, DraftTensors* loader,
+                            EagleWeights* weights) {
+  const int all = static_cast<int>(config.taps.size()) * config.tap_size;
+  NACRE_ASSIGN_OR_RETURN(
+      weights->fc,
+      loader->Packed({{"fc.weight", config.llama.hidden_size}}, all));
   if (config.norm_before_fc) {
-    const int all = static_cast<int>(config.taps.size()) * config.tap_size;
     NACRE_ASSIGN_OR_RETURN(weights->input_norm,
                            loader->Vector({{"input_norm.weight", all}}));
   }
@@ -65,6 +68,13 @@ absl::Status LoadNorms(const EagleConfig& config, DraftTensors* loader,
     NACRE_ASSIGN_OR_RETURN(weights->tap_norms.emplace_back(),
                            loader->Vector({{part.c_str(), config.tap_size}}));
   }
+  return absl::OkStatus();
+}
+
+// Of EAGLE-3's layer and head.
+absl::Status LoadNorms(const EagleConfig& config, DraftTensors* loader,
+                       EagleWeights* weights) {
+  const int hidden = config.llama.hidden_size;
   NACRE_ASSIGN_OR_RETURN(
       weights->embedding_norm,
       loader->Vector({{"layer.input_layernorm.weight", hidden}}));
@@ -138,38 +148,47 @@ absl::Status LoadVocabulary(const Checkpoint& checkpoint,
                    ", and no tensor d2t says which tokens those are"));
 }
 
+// EAGLE-1's fc joins each feature with an embedding: it is of the layer.
+absl::Status LoadFirst(const EagleLayout& layout, const EagleConfig& config,
+                       DraftTensors* loader, EagleWeights* weights) {
+  const int hidden = config.llama.hidden_size;
+  NACRE_ASSIGN_OR_RETURN(
+      weights->fc,
+      loader->Packed({{"fc.weight", hidden}}, hidden + config.tap_size));
+  if (layout.Has("fc.bias")) {
+    NACRE_ASSIGN_OR_RETURN(weights->fc_bias,
+                           loader->Vector({{"fc.bias", hidden}}));
+  }
+  if (!config.norm_inputs) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(
+      weights->embedding_norm,
+      loader->Vector({{"embedding_layernorm.weight", hidden}}));
+  NACRE_ASSIGN_OR_RETURN(
+      weights->hidden_norm,
+      loader->Vector({{"hidden_states_layernorm.weight", hidden}}));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<EagleWeights> LoadEagleWeights(const Checkpoint& checkpoint,
-                                              const EagleLayout& layout,
-                                              const EagleConfig& config,
-                                              int target_vocab_size,
-                                              kernels::Backend* backend) {
+absl::StatusOr<EagleWeights> LoadEagleWeights(
+    const Checkpoint& checkpoint, const EagleLayout& layout,
+    const EagleConfig& config, int target_vocab_size, kernels::Backend* backend,
+    EagleParts parts) {
   EagleWeights weights;
   DraftTensors loader(checkpoint, layout.names, backend);
-  const int hidden = config.llama.hidden_size;
-  const int taps = static_cast<int>(config.taps.size()) * config.tap_size;
-  NACRE_ASSIGN_OR_RETURN(weights.fc,
-                         loader.Packed({{"fc.weight", hidden}},
-                                       layout.is_third ? taps : hidden + taps));
-  if (layout.Has("fc.bias")) {
-    NACRE_ASSIGN_OR_RETURN(weights.fc_bias,
-                           loader.Vector({{"fc.bias", hidden}}));
+  if (layout.is_third && parts != EagleParts::kRest) {
+    NACRE_RETURN_IF_ERROR(LoadProjection(config, &loader, &weights));
   }
-  if (layout.is_third) {
-    NACRE_RETURN_IF_ERROR(LoadNorms(config, &loader, &weights));
-  } else if (config.norm_inputs) {
-    NACRE_ASSIGN_OR_RETURN(
-        weights.embedding_norm,
-        loader.Vector({{"embedding_layernorm.weight", hidden}}));
-    NACRE_ASSIGN_OR_RETURN(
-        weights.hidden_norm,
-        loader.Vector({{"hidden_states_layernorm.weight", hidden}}));
+  if (parts != EagleParts::kProjection) {
+    NACRE_RETURN_IF_ERROR(
+        layout.is_third ? LoadNorms(config, &loader, &weights)
+                        : LoadFirst(layout, config, &loader, &weights));
+    NACRE_RETURN_IF_ERROR(
+        LoadLayer(layout, config.llama, &loader, &weights.layer));
+    NACRE_RETURN_IF_ERROR(LoadVocabulary(checkpoint, layout, config,
+                                         target_vocab_size, &loader, &weights));
   }
-  NACRE_RETURN_IF_ERROR(
-      LoadLayer(layout, config.llama, &loader, &weights.layer));
-  NACRE_RETURN_IF_ERROR(LoadVocabulary(checkpoint, layout, config,
-                                       target_vocab_size, &loader, &weights));
   weights.num_parameters = loader.num_parameters();
   weights.size_bytes = loader.size_bytes();
   return weights;

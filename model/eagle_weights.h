@@ -38,15 +38,21 @@ struct EagleWeights {
   int64_t size_bytes = 0;  // in the file
 };
 
+// What EAGLE-3 does with features before its layer is linear, and can be done
+// where the target is: its fc and the norms before that. Of EAGLE-1 that is
+// nothing.
+enum class EagleParts { kAll, kProjection, kRest };
+
 // NOT_FOUND, INVALID_ARGUMENT or UNIMPLEMENTED name the tensor. It is missing,
 // has another shape than the config implies, has an unknown type, or names
 // tokens that the target does not have. `target_vocab_size`: of the target's
-// head.
+// head. What is not of `parts` is null.
 absl::StatusOr<EagleWeights> LoadEagleWeights(const Checkpoint& checkpoint,
                                               const EagleLayout& layout,
                                               const EagleConfig& config,
                                               int target_vocab_size,
-                                              kernels::Backend* backend);
+                                              kernels::Backend* backend,
+                                              EagleParts parts);
 
 }  // namespace nacre::model
 

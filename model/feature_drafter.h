@@ -39,10 +39,16 @@ class FeatureSequence {
 struct FeatureRows {
   FeatureSequence* sequence = nullptr;
   absl::Span<const int32_t> token_ids;
-  // Of the rows that are no nodes, [rows, feature_size()].
+  // Of the rows that are no nodes, [rows, feature_size()]. There may be less:
+  // the row after them is given what the draft itself gave for the one before
+  // it, as nodes are, and rows after that zeros.
   absl::Span<const float> features;
   absl::Span<const TreeNode> nodes;
   int num_logits = 0;  // of the last rows
+  // Where the first of them stands; kNextRow: after all of the sequence. Before
+  // that they are computed anew, and those after them are left as they are.
+  static constexpr int kNextRow = -1;
+  int first_row = kNextRow;
   // Over keys and values: what there is of the target's, and where in the text
   // the sequence's first row stands.
   TargetKv target = {};

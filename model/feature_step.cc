@@ -54,16 +54,18 @@ absl::Status FeatureStep::Begin(absl::Span<const FeatureRows> batch,
   rows_.Clear();
   for (const FeatureRows& rows : batch) {
     KvSequence* const kv = OwnKv(rows);
-    const int positions = static_cast<int>(NumPositions(rows));
-    NACRE_CHECK(rows.features.size() ==
+    const int first = FirstRow(rows);
+    const int end = first + static_cast<int>(NumPositions(rows));
+    NACRE_CHECK(rows.features.size() <=
                     NumPositions(rows) * static_cast<size_t>(feature_size),
-                "features of each row that is no node");
-    NACRE_CHECK(positions <= kv->max_length() - kv->length(),
-                "a sequence passes its reserved length");
-    NACRE_CHECK(kv->CheckNodes(rows.nodes, kv->length() + positions).ok(),
-                "nodes of the sequence");
+                "features of rows that are no nodes");
+    NACRE_CHECK(first >= 0 && first <= kv->length() && end <= kv->max_length(),
+                "rows outside of what a sequence has reserved");
+    NACRE_CHECK(
+        kv->CheckNodes(rows.nodes, std::max(end, kv->length())).ok(),
+        "nodes of the sequence");
     rows_.AddTokenIds(rows.token_ids);
-    for (int i = 0; i < positions; ++i) rows_.AddRow(*kv, kv->length() + i);
+    for (int row = first; row < end; ++row) rows_.AddRow(*kv, row);
     for (const TreeNode& node : rows.nodes) rows_.AddNode(node, kv);
     rows_.AddLogits(rows.num_logits);
   }
@@ -93,7 +95,8 @@ void FeatureStep::GatherLogitRows(std::vector<float>* out) const {
 
 void FeatureStep::End(absl::Span<const FeatureRows> batch) {
   for (const FeatureRows& rows : batch) {
-    OwnKv(rows)->Append(static_cast<int>(NumPositions(rows)));
+    const int end = FirstRow(rows) + static_cast<int>(NumPositions(rows));
+    OwnKv(rows)->Append(std::max(0, end - OwnKv(rows)->length()));
   }
 }
 

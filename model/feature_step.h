@@ -46,6 +46,12 @@ inline size_t NumPositions(const FeatureRows& rows) {
   return rows.token_ids.size() - rows.nodes.size();
 }
 
+// Where the first of them stands.
+inline int FirstRow(const FeatureRows& rows) {
+  return rows.first_row == FeatureRows::kNextRow ? rows.sequence->length()
+                                                 : rows.first_row;
+}
+
 // UNIMPLEMENTED where the model keeps nothing that a draft of this kind ("an
 // EAGLE draft") reads, or its backend is no host's.
 absl::Status CheckHostTarget(const LanguageModel& model, const char* kind);
@@ -69,7 +75,7 @@ class FeatureStep {
   // Takes the rows of a call, whose sequences are OwnKvSequences, and makes
   // room for them. RESOURCE_EXHAUSTED: nothing has changed. Our own bugs,
   // fatal: nodes that TreeSlots::CheckNodes refuses, rows past the reserved
-  // length, features that are not `feature_size` for each row that is no node.
+  // length, more features than `feature_size` for each row that is no node.
   absl::Status Begin(absl::Span<const FeatureRows> batch, int feature_size);
   // Of rows of activations()->hidden, those that have logits.
   //                                          out [num_logit_rows, hidden_size]
@@ -77,6 +83,7 @@ class FeatureStep {
   // The sequences have become longer.
   static void End(absl::Span<const FeatureRows> batch);
 
+  int64_t kv_free_tokens() const { return kv_pool_->free_tokens(); }
   const StepRows& rows() const { return rows_; }
   Activations* activations() { return &activations_; }
   LayerRunner* runner() { return &runner_; }

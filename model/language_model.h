@@ -137,7 +137,7 @@ struct SequenceRows {
   // Of the last rows. Not together with next_draw.
   absl::Span<const TreeNode> nodes = {};
   // Of a draft that reads its target: what it can see of that; null: nothing.
-  const TargetSequence* target = nullptr;
+  TargetSequence* target = nullptr;
 };
 
 // Steps that a model began before they were asked for.

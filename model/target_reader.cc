@@ -16,8 +16,11 @@ namespace nacre::model {
 namespace {
 
 TargetRowShape ShapeOf(const ModelConfig& config) {
-  return {config.num_hidden_layers, config.cross->num_key_value_heads,
-          config.cross->head_dim};
+  TargetRowShape shape;
+  shape.num_layers = config.num_hidden_layers;
+  shape.num_key_value_heads = config.cross->num_key_value_heads;
+  shape.head_dim = config.cross->head_dim;
+  return shape;
 }
 
 KvPool::Shape PoolShape(const ModelConfig& config,

@@ -52,17 +52,6 @@ KvPool::Shape KvShape(const ModelConfig& config,
           backend.kv_type()};
 }
 
-// Layers of an inflated checkpoint before others were added: drafts of what it
-// was made from name those. INVALID_ARGUMENT: more than there are, or none.
-absl::StatusOr<int> OriginalLayers(absl::string_view config_json,
-                                   int num_layers) {
-  const Json json = Json::parse(config_json.begin(), config_json.end(), nullptr,
-                                /*allow_exceptions=*/false);
-  if (!json.is_object()) return num_layers;
-  return IntOr(json, "nacre_original_num_hidden_layers", num_layers, 1,
-               num_layers);
-}
-
 absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,
                    kernels::Backend* backend, const ModelOptions& options) {
   if (!options.admit || backend->Memory().has_value()) return absl::OkStatus();

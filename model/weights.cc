@@ -395,6 +395,35 @@ absl::Status CheckNoFurtherLayer(const Checkpoint& checkpoint,
   return absl::OkStatus();
 }
 
+absl::Status LoadEmbedding(const ModelConfig& config,
+                           const ExpectedTensors& outside, Loader* loader,
+                           Weights* weights) {
+  const ExpectedTensor& table = outside[TensorRole::kEmbedding];
+  NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding,
+                         loader->Matrix(table, Loader::Form::kRows));
+  NACRE_ASSIGN_OR_RETURN(weights->embedding,
+                         loader->Table(table.name, embedding));
+  if (config.embedding.is_scaled) {
+    weights->embedding_scale = EmbeddingScale(config, embedding.dtype);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadHead(const ModelConfig& config, const ExpectedTensors& outside,
+                      Loader* loader, Weights* weights) {
+  if (config.tie_word_embeddings) {
+    const ExpectedTensor& table = outside[TensorRole::kEmbedding];
+    NACRE_ASSIGN_OR_RETURN(const HostMatrix tied,
+                           loader->Read(table, Loader::Form::kRows));
+    NACRE_ASSIGN_OR_RETURN(weights->head, loader->PackedHead(table.name, tied));
+    return absl::OkStatus();
+  }
+  const ExpectedTensor& head = outside[TensorRole::kHead];
+  NACRE_ASSIGN_OR_RETURN(const HostMatrix whole, loader->Factor(head));
+  NACRE_ASSIGN_OR_RETURN(weights->head, loader->PackedHead(head.name, whole));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 float EmbeddingScale(const ModelConfig& config, kernels::DType table) {
@@ -425,15 +454,8 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   Weights weights;
   Loader loader(checkpoint, source, backend, shard, &weights);
   const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
-  const ExpectedTensor& table = outside[TensorRole::kEmbedding];
   report(0);
-  NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding,
-                         loader.Matrix(table, Loader::Form::kRows));
-  NACRE_ASSIGN_OR_RETURN(weights.embedding,
-                         loader.Table(table.name, embedding));
-  if (config.embedding.is_scaled) {
-    weights.embedding_scale = EmbeddingScale(config, embedding.dtype);
-  }
+  NACRE_RETURN_IF_ERROR(LoadEmbedding(config, outside, &loader, &weights));
   if (config.embedding.has_positions) {
     const ExpectedTensor& positions = outside[TensorRole::kPositions];
     NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix,
@@ -450,16 +472,24 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   NACRE_RETURN_IF_ERROR(
       loader.BlockNorm(config, outside, TensorRole::kFinalNorm,
                        TensorRole::kFinalNormBias, &weights.final_norm));
-  if (config.tie_word_embeddings) {
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix tied,
-                           loader.Read(table, Loader::Form::kRows));
-    NACRE_ASSIGN_OR_RETURN(weights.head, loader.PackedHead(table.name, tied));
-  } else {
-    const ExpectedTensor& head = outside[TensorRole::kHead];
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix whole, loader.Factor(head));
-    NACRE_ASSIGN_OR_RETURN(weights.head, loader.PackedHead(head.name, whole));
-  }
+  NACRE_RETURN_IF_ERROR(LoadHead(config, outside, &loader, &weights));
   report(config.num_hidden_layers + 2);
+  return weights;
+}
+
+absl::StatusOr<Weights> LoadVocabulary(const Checkpoint& checkpoint,
+                                       const ModelConfig& config,
+                                       kernels::Backend* backend) {
+  std::optional<QuantizedWeights> quantized;
+  if (checkpoint.quantization().has_value()) {
+    quantized.emplace(checkpoint, *checkpoint.quantization());
+  }
+  Weights weights;
+  Loader loader(checkpoint, quantized ? &*quantized : nullptr, backend,
+                /*shard=*/nullptr, &weights);
+  const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
+  NACRE_RETURN_IF_ERROR(LoadEmbedding(config, outside, &loader, &weights));
+  NACRE_RETURN_IF_ERROR(LoadHead(config, outside, &loader, &weights));
   return weights;
 }
 

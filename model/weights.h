@@ -82,6 +82,11 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ProgressCallback& progress,
                                     const TensorShard* shard = nullptr);
 
+// The embedding and the head alone. Errors as of LoadWeights.
+absl::StatusOr<Weights> LoadVocabulary(const Checkpoint& checkpoint,
+                                       const ModelConfig& config,
+                                       kernels::Backend* backend);
+
 }  // namespace nacre::model
 
 #endif  // MODEL_WEIGHTS_H_

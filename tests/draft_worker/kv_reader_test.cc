@@ -110,7 +110,7 @@ class KvReaderTest : public ::testing::Test {
   std::map<uint64_t, std::shared_ptr<worker::TensorSink>> sinks_;
   bool has_target_ = true;
   std::vector<int> missing_;  // of each row fed
-  const model::TargetSequence* last_target_ = nullptr;
+  model::TargetSequence* last_target_ = nullptr;
   std::unique_ptr<DraftFixture> fixture_;
 };
 

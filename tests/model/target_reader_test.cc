@@ -55,7 +55,7 @@ struct Remote {
 
   // As GlidePair::Run, beside what has come of the target.
   std::vector<LogitRow> Run(const Ids& prompt, const GlideCase& each,
-                            const TargetSequence* target) {
+                            TargetSequence* target) {
     const auto sequence = *model->NewTreeSequence(40, GlidePair::kSlots, {});
     SequenceRows rows = {sequence.get(), prompt,
                          static_cast<int>(prompt.size())};

@@ -1,0 +1,45 @@
+#include "model/eagle_folder.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "model/config.h"
+#include "model/draft_files.h"
+#include "model/fingerprint.h"
+
+namespace nacre::model {
+
+absl::StatusOr<OpenedEagle> OpenEagle(const std::string& path,
+                                      const ModelInfo& target) {
+  OpenedEagle folder;
+  NACRE_ASSIGN_OR_RETURN(folder.checkpoint, OpenDraftTensors(path, ""));
+  const std::string dir = DraftFolder(path);
+  if (!target.fingerprint.empty()) {
+    NACRE_RETURN_IF_ERROR(CheckDraftFingerprint(dir, target));
+  }
+  NACRE_ASSIGN_OR_RETURN(const Json json, ReadDraftObject(dir, "config.json"));
+  auto layout = FindEagleLayout(folder.checkpoint->Names());
+  if (!layout.ok()) return InDraftFile(path, layout.status());
+  folder.layout = *std::move(layout);
+  auto config = ParseEagleConfig(json, folder.layout, target);
+  if (!config.ok()) {
+    return InDraftFile(absl::StrCat(dir, "/config.json"), config.status());
+  }
+  folder.config = *std::move(config);
+  return folder;
+}
+
+bool IsEagle(const std::string& path) {
+  const auto checkpoint = OpenDraftTensors(path, "");
+  return checkpoint.ok() && FindEagleLayout((*checkpoint)->Names()).ok();
+}
+
+absl::StatusOr<std::string> EagleFingerprint(const std::string& path,
+                                             const Checkpoint& checkpoint) {
+  NACRE_ASSIGN_OR_RETURN(const std::string config,
+                         ReadConfigText(DraftFolder(path)));
+  return checkpoint.StartFingerprint(config)->Finish();
+}
+
+}  // namespace nacre::model

@@ -1,0 +1,68 @@
+// What EAGLE-3 does with the target's features before its layer: perhaps norms,
+// then fc, which makes one row of the draft's width of all taps. It is a row's
+// own, so it can be done where the target is, for a draft that runs elsewhere.
+// EAGLE-1 reads the features as they are.
+//
+// Thread-compatible: the model's thread.
+
+#ifndef MODEL_EAGLE_PROJECTION_H_
+#define MODEL_EAGLE_PROJECTION_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "model/eagle_config.h"
+#include "model/eagle_weights.h"
+#include "model/feature_tap.h"
+#include "model/language_model.h"
+
+namespace nacre::model {
+
+// Of EAGLE-3's weights: of features [rows, all taps], which it may change,
+// makes out [rows, hidden_size of the draft].
+void ProjectTaps(const EagleConfig& config, const EagleWeights& weights,
+                 kernels::Backend* backend, std::vector<float>* features,
+                 std::vector<float>* out);
+
+class EagleProjection {
+ public:
+  // As EagleModel::Load, of what the target needs of the draft.
+  static absl::StatusOr<std::unique_ptr<EagleProjection>> Load(
+      const std::string& path, LanguageModel* model);
+
+  // The taps that the model keeps for it, in this order.
+  absl::Span<const FeatureTap> taps() const { return config_.taps; }
+  // Numbers that it makes of each row.
+  int size() const { return config_.llama.hidden_size; }
+  // Of the draft.
+  const std::string& draft_fingerprint() const { return fingerprint_; }
+  const std::string& description() const { return description_; }
+
+  // Of so many of the model's last rows, from `row` of its step on: appends
+  // [count, size()] to `out`.
+  void Project(int row, int count, std::vector<float>* out);
+
+ private:
+  EagleProjection(EagleConfig config, EagleWeights weights, bool is_third,
+                  LanguageModel* model);
+
+  const EagleConfig config_;
+  const EagleWeights weights_;
+  const bool is_third_;
+  LanguageModel* const model_;
+  kernels::Backend* const backend_;
+  std::string fingerprint_;
+  std::string description_;
+  // Of the call being made.
+  std::vector<float> features_;
+  std::vector<float> projected_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_EAGLE_PROJECTION_H_
