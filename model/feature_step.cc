@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<KvSequence>> FeatureStep::Reserve(
 
 absl::Status FeatureStep::Begin(absl::Span<const FeatureRows> batch,
                                 int feature_size) {
+  kv_pool_->FinishMoves();
   rows_.Clear();
   for (const FeatureRows& rows : batch) {
     KvSequence* const kv = OwnKv(rows);

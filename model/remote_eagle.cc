@@ -135,9 +135,17 @@ class RemoteEagle::Text final : public Sequence {
   // Rows of a text of so many tokens.
   int RowsOf(int length) const { return std::max(0, length - 1 - first_); }
 
-  // Where it has no rows yet they begin with what there is.
-  void StartAt(const Features& features) {
-    if (rows()->length() == 0 && !features.empty()) first_ = features.first();
+  // Of a text that is to have `end` tokens, where it has no rows yet: they begin
+  // with the features that there are.
+  void StartAt(const Features& features, int end) {
+    if (rows()->length() > 0) return;
+    if (features.empty()) {
+      first_ = std::max(0, end - 1);
+    } else if (features.length() + 1 >= length()) {
+      first_ = features.first();
+    } else {
+      first_ = std::max(features.first(), length() - 1);
+    }
   }
   void Append(absl::Span<const int32_t> token_ids, int known_end) {
     tokens_.insert(tokens_.end(), token_ids.begin(), token_ids.end());
@@ -347,7 +355,8 @@ absl::StatusOr<absl::Span<const float>> RemoteEagle::Forward(
   for (size_t i = 0; i < batch.size(); ++i) {
     auto& text = static_cast<Text&>(*batch[i].sequence);
     if (batch[i].target != nullptr) {
-      text.StartAt(static_cast<const Features&>(*batch[i].target));
+      text.StartAt(static_cast<const Features&>(*batch[i].target),
+                   text.length() + NumTextRows(batch[i]));
     }
     NACRE_RETURN_IF_ERROR(CheckRows(batch[i], &nodes_[i]));
   }
