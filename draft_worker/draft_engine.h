@@ -9,7 +9,7 @@
 //   row_drafter.h    which tokens their proposals give
 //
 // and beside it open_session.h, and what comes of the target: hidden_reader.h
-// and kv_reader.h.
+// and row_receiver.h.
 //
 // What it has in common with the target's, threads included:
 // worker/engine/session_engine.h.
@@ -26,7 +26,7 @@
 #include "absl/types/span.h"
 #include "draft_worker/draft_messages.h"
 #include "draft_worker/hidden_reader.h"
-#include "draft_worker/kv_reader.h"
+#include "draft_worker/row_receiver.h"
 #include "draft_worker/policy_library.h"
 #include "draft_worker/row_drafter.h"
 #include "draft_worker/score_calibrations.h"
@@ -149,7 +149,7 @@ class DraftEngine final
   PolicyLibrary no_files_;
   ScoreCalibrations calibrations_;
   HiddenReader hidden_;
-  KvReader kv_;
+  RowReceiver kv_;
   StepPlanner planner_;
   RowDrafter row_drafter_;
   absl::Span<const model::Proposal> proposals_;  // of the step being run

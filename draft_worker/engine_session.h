@@ -13,7 +13,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "draft_worker/hidden_states.h"
-#include "draft_worker/kv_reader.h"
+#include "draft_worker/row_receiver.h"
 #include "draft_worker/length_control.h"
 #include "draft_worker/ratio_draw.h"
 #include "model/language_model.h"

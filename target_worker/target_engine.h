@@ -7,7 +7,7 @@
 //   row_sampler.h     which tokens they give
 //   step_verdicts.h   what the sessions make of those
 //   hidden_taps.h     what else sees hidden states
-//   kv_publisher.h    and keys and values
+//   row_publisher.h    and keys and values
 //
 // and beside it open_session.h, and what sessions draft of their own:
 // own_drafts.h, of suffix_memory.h, head_drafts.h and feature_drafts.h.
@@ -34,7 +34,7 @@
 #include "target_worker/feature_drafts.h"
 #include "target_worker/head_drafts.h"
 #include "target_worker/hidden_taps.h"
-#include "target_worker/kv_publisher.h"
+#include "target_worker/row_publisher.h"
 #include "target_worker/own_drafts.h"
 #include "target_worker/row_sampler.h"
 #include "target_worker/step_planner.h"
@@ -138,7 +138,7 @@ class TargetEngine final
   FeatureDrafts features_;
   OwnDrafts own_drafts_;
   HiddenTaps hidden_;
-  KvPublisher kv_;
+  RowPublisher kv_;
   RowSampler sampler_;
   StepPlanner planner_;
   StepVerdicts verdicts_;

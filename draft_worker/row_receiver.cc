@@ -1,4 +1,4 @@
-#include "draft_worker/kv_reader.h"
+#include "draft_worker/row_receiver.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,13 +34,13 @@ int SeenTarget::MayFeed(int length) const {
   return std::max(0, rows->length() + 1 - length);
 }
 
-KvReader::KvReader(worker::TensorReader* tensors, model::Drafter* drafter,
+RowReceiver::RowReceiver(worker::TensorReader* tensors, model::Drafter* drafter,
                    TensorInbox::Push push)
     : tensors_(tensors),
       drafter_(drafter),
       inbox_(std::make_shared<TensorInbox>(std::move(push))) {}
 
-void KvReader::Subscribe(Session& session, const OpenDraft& open) {
+void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
   model::RowReader* const reader = drafter_->row_reader();
   // A channel is one session's.
   if (reader == nullptr || tensors_ == nullptr || open.kv_channel == 0 ||
@@ -74,7 +74,7 @@ void KvReader::Subscribe(Session& session, const OpenDraft& open) {
   tensors_->Subscribe(std::move(subscription));
 }
 
-void KvReader::Unsubscribe(Session& session) {
+void RowReceiver::Unsubscribe(Session& session) {
   if (!session.seen.has_value()) return;
   const auto it = by_channel_.find(session.seen->channel);
   // Also one that was lost: what was lost may have been a session before it.
@@ -85,7 +85,7 @@ void KvReader::Unsubscribe(Session& session) {
   session.seen.reset();
 }
 
-bool KvReader::OnArrived(const worker::ReceivedTensor& received) {
+bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
   const worker::TensorTag& tag = received.tensor.tag;
   if (!tag.is_rows) return false;
   const auto it = by_channel_.find(tag.channel);
@@ -115,7 +115,7 @@ bool KvReader::OnArrived(const worker::ReceivedTensor& received) {
   return true;
 }
 
-void KvReader::GiveUp(Session* session, const char* why) {
+void RowReceiver::GiveUp(Session* session, const char* why) {
   spdlog::warn(
       "session {} drafts with the {} rows of its target that it has: {}",
       session->id, session->seen->rows->length(), why);
@@ -124,13 +124,13 @@ void KvReader::GiveUp(Session* session, const char* why) {
   by_channel_.erase(session->seen->channel);
 }
 
-void KvReader::AskOn(SeenTarget* seen) {
+void RowReceiver::AskOn(SeenTarget* seen) {
   if (seen->rows->length() + kAhead / 2 < seen->asked) return;
   seen->asked = seen->rows->length() + kAhead;
   tensors_->WantRows(seen->channel, seen->asked);
 }
 
-bool KvReader::OnLost(uint64_t channel) {
+bool RowReceiver::OnLost(uint64_t channel) {
   const auto it = by_channel_.find(channel);
   if (it == by_channel_.end()) return false;
   // It goes on with the rows that it has.
@@ -139,7 +139,7 @@ bool KvReader::OnLost(uint64_t channel) {
   return true;
 }
 
-void KvReader::OnCommit(Session& session) {
+void RowReceiver::OnCommit(Session& session) {
   SeenTarget& seen = *session.seen;
   // Such as a target that does not know of rows.
   if (seen.waits &&

@@ -6,8 +6,8 @@
 // Owned by the engine, used by its thread. What the transport's threads bring
 // goes through the engine's inbox (tensor_inbox.h).
 
-#ifndef DRAFT_WORKER_KV_READER_H_
-#define DRAFT_WORKER_KV_READER_H_
+#ifndef DRAFT_WORKER_ROW_RECEIVER_H_
+#define DRAFT_WORKER_ROW_RECEIVER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -43,7 +43,7 @@ struct SeenTarget {
   int MayFeed(int length) const;
 };
 
-class KvReader {
+class RowReceiver {
  public:
   using Session = EngineSession;
   // Rows that are asked for beyond those that are there.
@@ -52,11 +52,11 @@ class KvReader {
   static constexpr int kPatience = 64;
 
   // Both outlive it. Null `tensors`: no session gets any.
-  KvReader(worker::TensorReader* tensors, model::Drafter* drafter,
+  RowReceiver(worker::TensorReader* tensors, model::Drafter* drafter,
            TensorInbox::Push push);
-  ~KvReader() { inbox_->Detach(); }
-  KvReader(const KvReader&) = delete;
-  KvReader& operator=(const KvReader&) = delete;
+  ~RowReceiver() { inbox_->Detach(); }
+  RowReceiver(const RowReceiver&) = delete;
+  RowReceiver& operator=(const RowReceiver&) = delete;
 
   // Asks for a session's rows, if the drafter reads any.
   void Subscribe(Session& session, const OpenDraft& open);
@@ -87,4 +87,4 @@ class KvReader {
 
 }  // namespace nacre::draft_worker
 
-#endif  // DRAFT_WORKER_KV_READER_H_
+#endif  // DRAFT_WORKER_ROW_RECEIVER_H_

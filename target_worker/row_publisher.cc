@@ -1,4 +1,4 @@
-#include "target_worker/kv_publisher.h"
+#include "target_worker/row_publisher.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,7 +21,7 @@ constexpr int kMostNumbers = 1 << 18;
 
 }  // namespace
 
-KvPublisher::KvPublisher(model::LanguageModel* model, model::RowSource* rows,
+RowPublisher::RowPublisher(model::LanguageModel* model, model::RowSource* rows,
                          worker::TensorPublisher* tensors,
                          std::function<void()> wake)
     : fingerprint_(model->info().fingerprint),
@@ -35,11 +35,11 @@ KvPublisher::KvPublisher(model::LanguageModel* model, model::RowSource* rows,
   });
 }
 
-KvPublisher::~KvPublisher() {
+RowPublisher::~RowPublisher() {
   if (tensors_ != nullptr) tensors_->SetRowsWanted(nullptr);
 }
 
-void KvPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
+void RowPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
   const bool is_wanted = is_wanted_.exchange(false);
   for (EngineSession& session : sessions) {
     if (session.read_kv.channel == 0 || session.closing || session.unsound ||
@@ -58,7 +58,7 @@ void KvPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
   }
 }
 
-absl::Status KvPublisher::Check(const RowsWanted& wanted) const {
+absl::Status RowPublisher::Check(const RowsWanted& wanted) const {
   if (!wanted.target_fingerprint.empty() &&
       wanted.target_fingerprint != fingerprint_) {
     return absl::FailedPreconditionError(
@@ -68,7 +68,7 @@ absl::Status KvPublisher::Check(const RowsWanted& wanted) const {
   return source_->Check(wanted.shape);
 }
 
-bool KvPublisher::PublishRows(const EngineSession& session, int there) {
+bool RowPublisher::PublishRows(const EngineSession& session, int there) {
   if (tensors_ == nullptr) return false;
   const absl::optional<RowsWanted> wanted =
       tensors_->WantedRows(session.read_kv.channel, there);

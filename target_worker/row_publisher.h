@@ -4,8 +4,8 @@
 //
 // The engine's thread.
 
-#ifndef TARGET_WORKER_KV_PUBLISHER_H_
-#define TARGET_WORKER_KV_PUBLISHER_H_
+#ifndef TARGET_WORKER_ROW_PUBLISHER_H_
+#define TARGET_WORKER_ROW_PUBLISHER_H_
 
 #include <atomic>
 #include <functional>
@@ -22,16 +22,16 @@ namespace nacre::target_worker {
 
 struct EngineSession;  // engine_session.h
 
-class KvPublisher {
+class RowPublisher {
  public:
   // `model`, `rows` and `tensors` outlive the publisher. If `tensors` is null,
   // it publishes nothing. If `rows` is null, it reads the model's own cache.
   // Any thread may call `wake`, which lets the engine plan again.
-  KvPublisher(model::LanguageModel* model, model::RowSource* rows,
+  RowPublisher(model::LanguageModel* model, model::RowSource* rows,
               worker::TensorPublisher* tensors, std::function<void()> wake);
-  ~KvPublisher();
-  KvPublisher(const KvPublisher&) = delete;
-  KvPublisher& operator=(const KvPublisher&) = delete;
+  ~RowPublisher();
+  RowPublisher(const RowPublisher&) = delete;
+  RowPublisher& operator=(const RowPublisher&) = delete;
 
   // Between steps, of all sessions: those that have more rows than at the last
   // call, of a step or of the prefix cache, and all once a reader has come. It
@@ -54,4 +54,4 @@ class KvPublisher {
 
 }  // namespace nacre::target_worker
 
-#endif  // TARGET_WORKER_KV_PUBLISHER_H_
+#endif  // TARGET_WORKER_ROW_PUBLISHER_H_

@@ -1,7 +1,7 @@
 // What the target engine publishes of its keys and values: all rows of
 // committed positions, in order, to those that want them.
 
-#include "target_worker/kv_publisher.h"
+#include "target_worker/row_publisher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,9 +60,9 @@ class OneReader final : public worker::TensorPublisher {
   absl::Status refusal;
 };
 
-class KvPublisherTest : public ::testing::Test {
+class RowPublisherTest : public ::testing::Test {
  protected:
-  KvPublisherTest() : engine_(nullptr, &reader_) {
+  RowPublisherTest() : engine_(nullptr, &reader_) {
     const kernels::KvLayer& layer = engine_.model()->kept_kv()->layers.front();
     reader_.wanted = {{2, layer.num_kv_heads, layer.head_dim}, "", 0, 1000, 4};
   }
@@ -126,15 +126,15 @@ class KvPublisherTest : public ::testing::Test {
   RealEngine engine_;
 };
 
-TEST_F(KvPublisherTest, RowsAreThoseOfTheTextThatIsCommitted) {
+TEST_F(RowPublisherTest, RowsAreThoseOfTheTextThatIsCommitted) {
   ExpectAllRows(Opening(/*in_slots=*/false, 0.9f));
 }
 
-TEST_F(KvPublisherTest, AlsoWhereTheRowsOfAStepWereATree) {
+TEST_F(RowPublisherTest, AlsoWhereTheRowsOfAStepWereATree) {
   ExpectAllRows(Opening(/*in_slots=*/true, 0.9f));
 }
 
-TEST_F(KvPublisherTest, NoMoreThanIsWanted) {
+TEST_F(RowPublisherTest, NoMoreThanIsWanted) {
   reader_.wanted.first = 3;
   reader_.wanted.end = 9;
   Run(Opening(false, 0));
@@ -142,14 +142,14 @@ TEST_F(KvPublisherTest, NoMoreThanIsWanted) {
   EXPECT_EQ(reader_.sizes, std::vector<int>{6});
 }
 
-TEST_F(KvPublisherTest, WithoutAChannelNothingIsAsked) {
+TEST_F(RowPublisherTest, WithoutAChannelNothingIsAsked) {
   OpenTarget open = Opening(false, 0);
   open.kv_channel = 0;
   Run(open);
   EXPECT_TRUE(reader_.sizes.empty());
 }
 
-TEST_F(KvPublisherTest, ADraftOfAnotherTargetIsRefused) {
+TEST_F(RowPublisherTest, ADraftOfAnotherTargetIsRefused) {
   reader_.wanted.target_fingerprint = engine_.model()->info().fingerprint;
   Run(Opening(false, 0));
   EXPECT_TRUE(reader_.refusal.ok()) << reader_.refusal;
@@ -162,7 +162,7 @@ TEST_F(KvPublisherTest, ADraftOfAnotherTargetIsRefused) {
               HasSubstr("the draft is of the target another, this is "));
 }
 
-TEST_F(KvPublisherTest, RowsThatItDoesNotHaveAreRefused) {
+TEST_F(RowPublisherTest, RowsThatItDoesNotHaveAreRefused) {
   reader_.wanted.shape.head_dim = 99;
   Run(Opening(false, 0));
   EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kInvalidArgument);

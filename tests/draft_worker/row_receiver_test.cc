@@ -2,7 +2,7 @@
 // begins with waits for its rows, nothing else does, and each session sees its
 // own.
 
-#include "draft_worker/kv_reader.h"
+#include "draft_worker/row_receiver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,9 +42,9 @@ class FakeReader final : public worker::TensorReader {
   std::map<uint64_t, Subscription> open;
 };
 
-class KvReaderTest : public ::testing::Test {
+class RowReceiverTest : public ::testing::Test {
  protected:
-  explicit KvReaderTest(worker::StepBudget budget = {}) {
+  explicit RowReceiverTest(worker::StepBudget budget = {}) {
     TableModelOptions options;
     options.reads_target = kShape;
     options.context_length = 4000;
@@ -114,7 +114,7 @@ class KvReaderTest : public ::testing::Test {
   std::unique_ptr<DraftFixture> fixture_;
 };
 
-TEST_F(KvReaderTest, AsksForWhatTheDrafterReads) {
+TEST_F(RowReceiverTest, AsksForWhatTheDrafterReads) {
   Open(Opening());
   ASSERT_EQ(reader_.open.size(), 1u);
   const auto& subscription = reader_.open.at(71);
@@ -122,7 +122,7 @@ TEST_F(KvReaderTest, AsksForWhatTheDrafterReads) {
   EXPECT_EQ(subscription.num_values, 2u);
   ASSERT_TRUE(subscription.rows.has_value());
   EXPECT_EQ(subscription.rows->shape, kShape);
-  EXPECT_EQ(subscription.rows->end, 4 + KvReader::kAhead);
+  EXPECT_EQ(subscription.rows->end, 4 + RowReceiver::kAhead);
   EXPECT_EQ(subscription.rows->epoch, 3u);
   Close(1);
   EXPECT_THAT(reader_.open, IsEmpty());
@@ -131,7 +131,7 @@ TEST_F(KvReaderTest, AsksForWhatTheDrafterReads) {
   EXPECT_EQ(fixture_->engine->tensor_use().stale, 1u);
 }
 
-TEST_F(KvReaderTest, WithoutAChannelItReadsNothing) {
+TEST_F(RowReceiverTest, WithoutAChannelItReadsNothing) {
   has_target_ = false;
   OpenDraft open = Opening();
   open.kv_channel = 0;
@@ -141,7 +141,7 @@ TEST_F(KvReaderTest, WithoutAChannelItReadsNothing) {
 }
 
 // A row is fed when the target's rows before it are there.
-TEST_F(KvReaderTest, TheFirstTextWaitsForItsRows) {
+TEST_F(RowReceiverTest, TheFirstTextWaitsForItsRows) {
   for (const int num_slots : {0, 16}) {
     SCOPED_TRACE(num_slots);
     const uint64_t id = num_slots == 0 ? 1 : 2;
@@ -162,7 +162,7 @@ TEST_F(KvReaderTest, TheFirstTextWaitsForItsRows) {
   }
 }
 
-TEST_F(KvReaderTest, RowsComeAgainAndInParts) {
+TEST_F(RowReceiverTest, RowsComeAgainAndInParts) {
   Open(Opening());
   Send(1, 0, 2);
   Send(1, 0, 2);  // again
@@ -179,7 +179,7 @@ TEST_F(KvReaderTest, RowsComeAgainAndInParts) {
   EXPECT_EQ(fixture_->engine->tensor_use().stale, 1u);
 }
 
-TEST_F(KvReaderTest, RowsForADraftBeforeAreDropped) {
+TEST_F(RowReceiverTest, RowsForADraftBeforeAreDropped) {
   Open(Opening());
   Send(1, 0, 4, /*epoch=*/2);
   EXPECT_THAT(Drafted(), IsEmpty());
@@ -188,7 +188,7 @@ TEST_F(KvReaderTest, RowsForADraftBeforeAreDropped) {
   EXPECT_EQ(Drafted().size(), 3u);
 }
 
-TEST_F(KvReaderTest, EachSessionSeesItsOwn) {
+TEST_F(RowReceiverTest, EachSessionSeesItsOwn) {
   Open(Opening(1));
   Open(Opening(2));
   Send(2, 0, 4);
@@ -203,7 +203,7 @@ TEST_F(KvReaderTest, EachSessionSeesItsOwn) {
 }
 
 // The target has failed, or does not have what was asked for.
-TEST_F(KvReaderTest, LostItGoesOnWithWhatIsThere) {
+TEST_F(RowReceiverTest, LostItGoesOnWithWhatIsThere) {
   Open(Opening());
   Send(1, 0, 2);
   EXPECT_THAT(Drafted(), IsEmpty());
@@ -215,7 +215,7 @@ TEST_F(KvReaderTest, LostItGoesOnWithWhatIsThere) {
 }
 
 // Such as one that does not know of rows: it never answers.
-TEST_F(KvReaderTest, ATargetThatSendsNoneIsNotWaitedForForEver) {
+TEST_F(RowReceiverTest, ATargetThatSendsNoneIsNotWaitedForForEver) {
   Open(Opening());
   std::vector<int32_t> drafted;
   int committed = 5;
@@ -225,12 +225,12 @@ TEST_F(KvReaderTest, ATargetThatSendsNoneIsNotWaitedForForEver) {
     drafted = Drafted();
   }
   EXPECT_EQ(drafted.size(), 3u);
-  EXPECT_GT(committed, 4 + KvReader::kPatience);
-  EXPECT_LE(committed, 4 + KvReader::kPatience + 2);
+  EXPECT_GT(committed, 4 + RowReceiver::kPatience);
+  EXPECT_LE(committed, 4 + RowReceiver::kPatience + 2);
 }
 
 // What is not finite would be kept, and shared, as keys of the draft's own.
-TEST_F(KvReaderTest, RowsThatMakeNoSenseEndTheChannel) {
+TEST_F(RowReceiverTest, RowsThatMakeNoSenseEndTheChannel) {
   Open(Opening(1));
   Open(Opening(2));
   Send(1, 0, 2);
@@ -266,7 +266,7 @@ TEST(SeenTargetTest, KnowsWhatWasFedWithAllRows) {
   EXPECT_EQ(seen.whole_length, 3);
 }
 
-TEST_F(KvReaderTest, SharesNoKeysThatSawLessThanAll) {
+TEST_F(RowReceiverTest, SharesNoKeysThatSawLessThanAll) {
   Open(Opening());
   Send(1, 0, 4);
   fixture_->Drain();
@@ -282,10 +282,10 @@ TEST_F(KvReaderTest, SharesNoKeysThatSawLessThanAll) {
   EXPECT_EQ(fixture_->model.most_shared(), 5);
 }
 
-TEST_F(KvReaderTest, IsNotRecorded) {
+TEST_F(RowReceiverTest, IsNotRecorded) {
   TableModelOptions options;
   options.reads_target = kShape;
-  const std::string path = ::testing::TempDir() + "/kv_reader_features";
+  const std::string path = ::testing::TempDir() + "/row_receiver_features";
   const auto file = *worker::FeatureFile::Open(path);
   DraftFixture fixture(options, {}, nullptr, file.get(), &reader_);
   const absl::Status status = fixture.engine->Prepare();
@@ -295,19 +295,19 @@ TEST_F(KvReaderTest, IsNotRecorded) {
       ::testing::HasSubstr("--record-features needs a draft that reads"));
 }
 
-TEST_F(KvReaderTest, AsksForMoreAsRowsCome) {
+TEST_F(RowReceiverTest, AsksForMoreAsRowsCome) {
   Open(Opening());
-  const int first = 4 + KvReader::kAhead;
+  const int first = 4 + RowReceiver::kAhead;
   Send(1, 0, 500);
   fixture_->Drain();
   EXPECT_EQ(reader_.open.at(71).rows->end, first);
   Send(1, 500, 600);
   fixture_->Drain();
-  EXPECT_EQ(reader_.open.at(71).rows->end, 600 + KvReader::kAhead);
+  EXPECT_EQ(reader_.open.at(71).rows->end, 600 + RowReceiver::kAhead);
 }
 
 // What it drafts is what it would draft: rows change no token of a table.
-TEST_F(KvReaderTest, CommitsGoOnBesideRows) {
+TEST_F(RowReceiverTest, CommitsGoOnBesideRows) {
   const OpenDraft open = Opening();
   Open(open);
   Send(1, 0, 4);
@@ -327,7 +327,7 @@ TEST_F(KvReaderTest, CommitsGoOnBesideRows) {
   EXPECT_TRUE(fixture_->failures.empty());
 }
 
-TEST_F(KvReaderTest, WithoutRoomForRowsItDraftsWithout) {
+TEST_F(RowReceiverTest, WithoutRoomForRowsItDraftsWithout) {
   has_target_ = false;
   OpenDraft open = Opening();
   TableModelOptions options;
