@@ -91,7 +91,10 @@ class DraftEngine final
   // What became of the target's tensors. Any thread may ask.
   worker::TensorUse tensor_use() const {
     worker::TensorUse use = hidden_.use();
-    use.stale += kv_.num_stale();
+    const worker::TensorUse rows = rows_.use();
+    use.stale += rows.stale;
+    use.rows = rows.rows;
+    use.missing_rows = rows.missing_rows;
     return use;
   }
 
@@ -149,7 +152,7 @@ class DraftEngine final
   PolicyLibrary no_files_;
   ScoreCalibrations calibrations_;
   HiddenReader hidden_;
-  RowReceiver kv_;
+  RowReceiver rows_;
   StepPlanner planner_;
   RowDrafter row_drafter_;
   absl::Span<const model::Proposal> proposals_;  // of the step being run

@@ -25,10 +25,10 @@ void DraftEngine::ApplyToSessions(DraftCommands& commands) {
     if (Session* session = Find(stream, id)) ApplyCommit(*session, commit);
   }
   for (worker::ReceivedTensor& received : commands.tensors) {
-    if (!kv_.OnArrived(received)) hidden_.OnArrived(std::move(received));
+    if (!rows_.OnArrived(received)) hidden_.OnArrived(std::move(received));
   }
   for (const uint64_t channel : commands.tensors_lost) {
-    if (!kv_.OnLost(channel)) hidden_.OnLost(channel);
+    if (!rows_.OnLost(channel)) hidden_.OnLost(channel);
   }
 }
 
@@ -45,14 +45,14 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
 }
 
 void DraftEngine::OnOpened(Session& session, OpenDraft& open) {
-  kv_.Subscribe(session, open);
+  rows_.Subscribe(session, open);
   hidden_.Subscribe(session, open);
 }
 
 void DraftEngine::OnClosing(worker::EngineSession& closing) {
   auto& session = static_cast<Session&>(closing);
   if (tap_ != nullptr) tap_->OnClosed(session.tapped());
-  kv_.Unsubscribe(session);
+  rows_.Unsubscribe(session);
   hidden_.Unsubscribe(session);
 }
 
@@ -92,7 +92,7 @@ void DraftEngine::ApplyCommit(Session& session,
   session.touched = true;
   if (session.length.has_value()) session.length->OnCommit(session.schedule);
   if (session.hidden.has_value()) hidden_.Renew(session);
-  if (session.seen.has_value()) kv_.OnCommit(session);
+  if (session.seen.has_value()) rows_.OnCommit(session);
   const DraftSession::CommitReport& report = schedule.last_commit();
   session.untold_ranks.insert(session.untold_ranks.end(), report.ranks.begin(),
                               report.ranks.end());

@@ -58,6 +58,11 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   using nacre::draft_worker::DraftEngine;
   using nacre::draft_worker::PolicyLibrary;
   NACRE_RETURN_IF_ERROR(RefuseOwnDrafts(worker_options.own_drafts));
+  if (!worker_options.features.draft.empty()) {
+    return absl::InvalidArgumentError(
+        "--publish-features is for target workers: they compute what a draft "
+        "reads");
+  }
   NACRE_ASSIGN_OR_RETURN(
       PolicyLibrary loaded,
       PolicyLibrary::Load(worker_options.policies.files, model->info()));

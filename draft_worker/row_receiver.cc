@@ -30,8 +30,20 @@ void SeenTarget::OnFed(int length, int count) {
 }
 
 int SeenTarget::MayFeed(int length) const {
-  if (!waits) return std::numeric_limits<int>::max();
-  return std::max(0, rows->length() + 1 - length);
+  const int known = std::max(0, rows->length() + 1 - length);
+  if (max_lag == model::RowReader::kAnyLag) {
+    return waits ? known : std::numeric_limits<int>::max();
+  }
+  if (rows->empty()) return 0;
+  // What comes after the rows builds on the draft's own.
+  return known == 0 && !waits && length + 1 < horizon() ? 1 : known;
+}
+
+int SeenTarget::horizon() const {
+  if (max_lag == model::RowReader::kAnyLag) {
+    return std::numeric_limits<int>::max();
+  }
+  return rows->empty() ? 0 : rows->length() + max_lag + 1;
 }
 
 RowReceiver::RowReceiver(worker::TensorReader* tensors, model::Drafter* drafter,
@@ -43,20 +55,26 @@ RowReceiver::RowReceiver(worker::TensorReader* tensors, model::Drafter* drafter,
 void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
   model::RowReader* const reader = drafter_->row_reader();
   // A channel is one session's.
-  if (reader == nullptr || tensors_ == nullptr || open.kv_channel == 0 ||
+  if (reader == nullptr) return;
+  // Until there are some.
+  if (reader->max_lag() != model::RowReader::kAnyLag) {
+    session.schedule.SetHorizon(0);
+  }
+  if (tensors_ == nullptr || open.kv_channel == 0 ||
       open.hidden_address.empty() || by_channel_.contains(open.kv_channel)) {
     return;
   }
   auto rows = reader->NewTargetSequence(session.reserved_length);
   if (!rows.ok()) {
     if (!std::exchange(has_logged_room_, true)) {
-      spdlog::warn("sessions draft without their target's keys: {}",
+      spdlog::warn("sessions draft without their target's rows: {}",
                    rows.status().ToString());
     }
     return;
   }
   SeenTarget& seen = session.seen.emplace();
   seen.channel = open.kv_channel;
+  seen.max_lag = reader->max_lag();
   seen.rows = *std::move(rows);
   // Of the last committed token the target has no row.
   seen.opened_length = session.schedule.committed_length() - 1;
@@ -69,8 +87,12 @@ void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
   subscription.channel = seen.channel;
   subscription.num_values = static_cast<size_t>(reader->shape().row_size());
   subscription.sink = inbox_;
-  subscription.rows = {reader->shape(), drafter_->info().target_fingerprint,
-                       seen.asked, session.schedule.epoch()};
+  subscription.rows = {.shape = reader->shape(),
+                       .target_fingerprint =
+                           drafter_->info().target_fingerprint,
+                       .end = seen.asked,
+                       .epoch = session.schedule.epoch(),
+                       .draft_fingerprint = reader->draft_fingerprint()};
   tensors_->Subscribe(std::move(subscription));
 }
 
@@ -95,7 +117,11 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
     return true;
   }
   SeenTarget& seen = *it->second->seen;
-  const int known = seen.rows->length() - tag.position;
+  // Those before are lost.
+  if (seen.num_early == 0 && tag.position > seen.rows->length()) {
+    seen.rows->SkipTo(tag.position);
+  }
+  const int known = seen.rows->length() + seen.num_early - tag.position;
   const int count = received.tensor.shape[0];
   // Rows that are there stay: those that come again are the same.
   if (known >= count) {
@@ -107,12 +133,38 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
     GiveUp(it->second, known < 0 ? "some are missing" : "some are not finite");
     return true;
   }
-  seen.rows->Append(
-      values.subspan(static_cast<size_t>(known) *
-                     static_cast<size_t>(received.tensor.shape[1])));
-  if (seen.rows->length() >= seen.opened_length) seen.waits = false;
+  const auto added = values.subspan(static_cast<size_t>(known) *
+                                    static_cast<size_t>(
+                                        received.tensor.shape[1]));
+  seen.early.insert(seen.early.end(), added.begin(), added.end());
+  seen.num_early += count - known;
+  num_rows_ += static_cast<uint64_t>(count - known);
+  Settle(it->second);
   AskOn(&seen);
   return true;
+}
+
+void RowReceiver::Settle(Session* session) {
+  SeenTarget& seen = *session->seen;
+  // A row of a position is of the text up to it.
+  const int most =
+      seen.max_lag == model::RowReader::kAnyLag
+          ? seen.num_early
+          : session->schedule.committed_length() - seen.rows->length();
+  const int count = std::min(seen.num_early, most);
+  if (count > 0) {
+    const size_t size = static_cast<size_t>(count) *
+                        (seen.early.size() /
+                         static_cast<size_t>(seen.num_early));
+    seen.rows->Append(absl::MakeConstSpan(seen.early).first(size));
+    seen.early.erase(seen.early.begin(),
+                     seen.early.begin() + static_cast<ptrdiff_t>(size));
+    seen.num_early -= count;
+  }
+  if (seen.rows->length() >= seen.opened_length) seen.waits = false;
+  if (seen.max_lag == model::RowReader::kAnyLag) return;
+  session->schedule.SetHorizon(seen.horizon());
+  session->touched = true;
 }
 
 void RowReceiver::GiveUp(Session* session, const char* why) {
@@ -125,8 +177,9 @@ void RowReceiver::GiveUp(Session* session, const char* why) {
 }
 
 void RowReceiver::AskOn(SeenTarget* seen) {
-  if (seen->rows->length() + kAhead / 2 < seen->asked) return;
-  seen->asked = seen->rows->length() + kAhead;
+  const int end = seen->rows->length() + seen->num_early;
+  if (end + kAhead / 2 < seen->asked) return;
+  seen->asked = end + kAhead;
   tensors_->WantRows(seen->channel, seen->asked);
 }
 
@@ -141,11 +194,24 @@ bool RowReceiver::OnLost(uint64_t channel) {
 
 void RowReceiver::OnCommit(Session& session) {
   SeenTarget& seen = *session.seen;
+  // Of the last committed token the target has no row.
+  num_missing_ += static_cast<uint64_t>(
+      std::max(0, session.schedule.committed_length() - 1 -
+                      seen.rows->length() - seen.num_early));
+  Settle(&session);
   // Such as a target that does not know of rows.
   if (seen.waits &&
       session.schedule.committed_length() > seen.opened_length + kPatience) {
     GiveUp(&session, "they do not come");
   }
+}
+
+worker::TensorUse RowReceiver::use() const {
+  worker::TensorUse use;
+  use.stale = num_stale_;
+  use.rows = num_rows_;
+  use.missing_rows = num_missing_;
+  return use;
 }
 
 }  // namespace nacre::draft_worker

@@ -1,7 +1,8 @@
-// How the target's keys and values get to a drafter that attends to them
-// (GliDe): which sessions have asked for them, and what came for each. No
-// proposal waits for them but the first: the text that a session is opened with
-// is fed when the target's rows of it are there.
+// How the target's rows get to a drafter that reads them: which sessions have
+// asked for them, and what came for each. The text that a session is opened with
+// is fed when the target's rows of it are there. After that no proposal waits
+// for keys and values (GliDe). Of features (EAGLE) a session drafts only as far
+// beyond the newest as its drafter can, and tells its target so.
 //
 // Owned by the engine, used by its thread. What the transport's threads bring
 // goes through the engine's inbox (tensor_inbox.h).
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "draft_worker/draft_messages.h"
@@ -26,12 +28,17 @@ struct EngineSession;  // engine_session.h
 // What a session sees of its target.
 struct SeenTarget {
   uint64_t channel = 0;
+  int max_lag = model::RowReader::kAnyLag;
   std::unique_ptr<model::TargetSequence> rows;
   int asked = 0;  // up to there
   // The text that it was opened with is fed as its rows come; from then on, and
   // where none will come, it waits for none.
   int opened_length = 0;
   bool waits = true;
+  // Rows after those, of tokens that the draft does not know to be text yet:
+  // only of a drafter with a lag.
+  std::vector<float> early;
+  int num_early = 0;
   // Positions that the draft was fed when it saw all of the target's below
   // them, from 0 on: what other sessions may share of its own keys.
   int whole_length = 0;
@@ -41,6 +48,8 @@ struct SeenTarget {
   // How many of the next positions may be fed, of a sequence that long. A
   // position sees those below it.
   int MayFeed(int length) const;
+  // The first position that it has nothing to say of.
+  int horizon() const;
 };
 
 class RowReceiver {
@@ -69,10 +78,12 @@ class RowReceiver {
   // After a commit.
   void OnCommit(Session& session);
 
-  // Rows that came too late or again. Any thread may ask.
-  uint64_t num_stale() const { return num_stale_; }
+  // Any thread may ask.
+  worker::TensorUse use() const;
 
  private:
+  // Of the rows that came, those that belong to the session's text.
+  void Settle(Session* session);
   void AskOn(SeenTarget* seen);
   // Nothing more is to come; the log says why.
   void GiveUp(Session* session, const char* why);
@@ -81,6 +92,8 @@ class RowReceiver {
   model::Drafter* const drafter_;
   absl::flat_hash_map<uint64_t, Session*> by_channel_;
   std::atomic<uint64_t> num_stale_{0};
+  std::atomic<uint64_t> num_rows_{0};
+  std::atomic<uint64_t> num_missing_{0};
   bool has_logged_room_ = false;
   const std::shared_ptr<TensorInbox> inbox_;  // outlives this in calls to it
 };

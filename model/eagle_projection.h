@@ -18,6 +18,7 @@
 #include "kernels/backend.h"
 #include "model/eagle_config.h"
 #include "model/eagle_weights.h"
+#include "model/feature_source.h"
 #include "model/feature_tap.h"
 #include "model/language_model.h"
 
@@ -29,7 +30,7 @@ void ProjectTaps(const EagleConfig& config, const EagleWeights& weights,
                  kernels::Backend* backend, std::vector<float>* features,
                  std::vector<float>* out);
 
-class EagleProjection {
+class EagleProjection final : public FeatureSource {
  public:
   // As EagleModel::Load, of what the target needs of the draft.
   static absl::StatusOr<std::unique_ptr<EagleProjection>> Load(
@@ -37,15 +38,12 @@ class EagleProjection {
 
   // The taps that the model keeps for it, in this order.
   absl::Span<const FeatureTap> taps() const { return config_.taps; }
-  // Numbers that it makes of each row.
-  int size() const { return config_.llama.hidden_size; }
-  // Of the draft.
-  const std::string& draft_fingerprint() const { return fingerprint_; }
-  const std::string& description() const { return description_; }
+  int size() const override { return config_.llama.hidden_size; }
+  const std::string& draft_fingerprint() const override { return fingerprint_; }
+  void Project(int row, int count, std::vector<float>* out) override;
 
-  // Of so many of the model's last rows, from `row` of its step on: appends
-  // [count, size()] to `out`.
-  void Project(int row, int count, std::vector<float>* out);
+  // One line: numbers, taps, draft.
+  const std::string& description() const { return description_; }
 
  private:
   EagleProjection(EagleConfig config, EagleWeights weights, bool is_third,

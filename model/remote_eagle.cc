@@ -71,7 +71,7 @@ class RemoteEagle::Features final : public TargetSequence {
   int length() const override {
     return begin_ + static_cast<int>(values_.size() / size_);
   }
-  bool empty() const { return length() == first_; }
+  bool empty() const override { return length() == first_; }
 
   void Append(absl::Span<const float> rows) override {
     const int count = std::min(static_cast<int>(rows.size() / size_),

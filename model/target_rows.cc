@@ -87,6 +87,12 @@ absl::Status KeptRows::Check(const TargetRowShape& shape) const {
                    " layers, the target has ", model_->info().num_layers));
 }
 
+bool KeptRows::is_bf16() const {
+  const absl::optional<KeptKv> kv = model_->kept_kv();
+  return kv.has_value() && !kv->layers.empty() &&
+         kv->layers.front().type == kernels::DType::kBF16;
+}
+
 void KeptRows::Read(const Sequence& sequence, const TargetRowShape& shape,
                     int first, int count, std::vector<float>* rows) {
   const KeptKv kv = *model_->kept_kv();

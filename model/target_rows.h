@@ -21,6 +21,8 @@ class RowSource {
   // model that shows no keys, keeps parts of heads apart, or is not of the
   // host.
   virtual absl::Status Check(const TargetRowShape& shape) const = 0;
+  // Whether the target keeps them in bf16: they lose nothing as such.
+  virtual bool is_bf16() const { return false; }
   // Of a shape that was checked: positions first..first+count-1, all below
   // sequence.length().                       rows [count, shape.row_size()]
   virtual void Read(const Sequence& sequence, const TargetRowShape& shape,
@@ -32,6 +34,7 @@ class KeptRows final : public RowSource {
   explicit KeptRows(LanguageModel* model) : model_(model) {}  // outlives it
 
   absl::Status Check(const TargetRowShape& shape) const override;
+  bool is_bf16() const override;
   void Read(const Sequence& sequence, const TargetRowShape& shape, int first,
             int count, std::vector<float>* rows) override;
 

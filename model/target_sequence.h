@@ -42,6 +42,8 @@ class TargetSequence {
  public:
   virtual ~TargetSequence() = default;
   virtual int length() const = 0;
+  // Whether there is none at all.
+  virtual bool empty() const { return length() == 0; }
   // Of the next positions; what passes the reserved length is left out.
   //                                            rows [any, shape.row_size()]
   virtual void Append(absl::Span<const float> rows) = 0;

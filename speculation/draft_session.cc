@@ -129,7 +129,7 @@ bool DraftSession::HasNothingToDo() const {
 
 bool DraftSession::WantsStepAfterNext(bool policy_stop) const {
   const int next = length() + 1;
-  return WantsStep() && next < options_.max_length &&
+  return WantsStep() && next < std::min(options_.max_length, horizon_) &&
          next - committed_length_ < Lead() && !WaitsBehind(policy_stop);
 }
 
@@ -155,7 +155,9 @@ StopMark DraftSession::Blocked() const {
   const bool is_complete = tree_.has_value() &&
                            options_.plan.tree.ranks_by_q() &&
                            !tree_->WantsStep(TreeLimits());
-  return ahead >= Lead() || is_complete ? StopMark::kLead : StopMark::kNone;
+  return ahead >= Lead() || length() >= horizon_ || is_complete
+             ? StopMark::kLead
+             : StopMark::kNone;
 }
 
 Tail DraftSession::MakeTail(int first_position) const {
@@ -170,7 +172,7 @@ Tail DraftSession::MakeTail(int first_position) const {
 DraftTree::Limits DraftSession::TreeLimits() const {
   return {
       .lead = Lead(),
-      .max_length = options_.max_length,
+      .max_length = std::min(options_.max_length, horizon_),
       .least_score = options_.plan.least_score,
       .end_ids = options_.end_ids,
       .shape = options_.plan.tree.ranks_by_q() ? &options_.plan.tree : nullptr};

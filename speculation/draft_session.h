@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/types/optional.h"
@@ -55,6 +56,10 @@ class DraftSession {
   CommitOutcome OnCommit(const Commit& commit);
 
   void OnPlan(const DraftPlan& plan);
+
+  // Of positions from `end` on the drafter has nothing to say yet. From the
+  // start there is no such end.
+  void SetHorizon(int end) { horizon_ = end; }
 
   // Whether the draft may produce its next token now.
   bool WantsStep() const;
@@ -157,6 +162,7 @@ class DraftSession {
   bool policy_stop_ = false;
   bool discarded_ = false;
   CommitReport last_commit_;
+  int horizon_ = std::numeric_limits<int>::max();
   // What the last message told the target.
   StopMark announced_ = StopMark::kNone;
   int announced_base_ = -1;

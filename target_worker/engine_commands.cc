@@ -81,6 +81,7 @@ void TargetEngine::OnOpened(Session& session, OpenTarget& open) {
   suffixes_.Open(session, open);
   heads_.Open(session, open);
   features_.Open(session, open);
+  shelf_.Open(session, open);
 }
 
 void TargetEngine::OnClosing(worker::EngineSession& session) {
@@ -88,6 +89,7 @@ void TargetEngine::OnClosing(worker::EngineSession& session) {
   suffixes_.Remember(closing);
   heads_.Close(closing);
   features_.Close(closing);
+  shelf_.Close(closing);
 }
 
 void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {

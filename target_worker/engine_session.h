@@ -21,6 +21,7 @@
 #include "speculation/suffix_draft.h"
 #include "speculation/target_session.h"
 #include "target_worker/feature_drafts.h"
+#include "target_worker/feature_shelf.h"
 #include "wire/session_events.h"
 #include "worker/engine/engine_session.h"
 
@@ -77,13 +78,14 @@ struct EngineSession : worker::EngineSession {
     uint32_t epoch = 0;
   };
   Published hidden;
-  // As what drafts read its keys and values, 0: they do not; and positions that
-  // there were at the last look.
-  struct ReadKv {
+  // As what drafts read its rows, 0: they do not; and positions that there were
+  // at the last look.
+  struct ReadRows {
     uint64_t channel = 0;
     int shown = 0;
   };
-  ReadKv read_kv;
+  ReadRows read_rows;
+  std::unique_ptr<ShelvedFeatures> shelved;  // null: it keeps none
 
   // Its part of the step being run.
   std::vector<int32_t> fed;  // prompt rows, then last committed token and tail

@@ -114,19 +114,9 @@ void FeatureDrafts::Take(EngineSession& session, size_t row) {
     }
     ++draft.num_pending;
   };
-  const int prefill = session.prefill_rows;
-  const bool has_verified = static_cast<int>(session.fed.size()) > prefill;
-  // The row after those of the prompt fed the last token committed before.
-  const int tokens = has_verified ? static_cast<int>(session.drawn.size()) : 0;
-  const int first = has_verified
-                        ? session.schedule.committed_length() - tokens - 1
-                        : session.sequence->length();
-  for (int i = 0; i < prefill; ++i) {
-    take(first - prefill + i, row + static_cast<size_t>(i));
-  }
-  for (int i = 0; i < tokens; ++i) {
-    const int at = session.walked[i] + prefill;
-    take(first + i, row + static_cast<size_t>(at));
+  FindTextRows(session, static_cast<int>(row), &text_rows_);
+  for (const TextRow& text : text_rows_) {
+    take(text.position, static_cast<size_t>(text.row));
   }
 }
 

@@ -29,6 +29,7 @@
 #include "target_worker/look_turns.h"
 #include "target_worker/step.h"
 #include "target_worker/target_messages.h"
+#include "target_worker/text_rows.h"
 #include "worker/engine/clock.h"
 
 namespace nacre::target_worker {
@@ -135,6 +136,7 @@ class FeatureDrafts {
   speculation::StepTimeCurve level_times_;  // by sessions
   bool has_logged_ = false;
   // Of the call being made.
+  std::vector<TextRow> text_rows_;  // of one session
   std::vector<EngineSession*> sessions_;
   std::vector<model::FeatureRows> batch_;
   std::vector<std::vector<int>> next_;  // nodes of each session

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
+#include "model/eagle_projection.h"
 #include "model/feature_drafter.h"
 #include "model/future_heads.h"
 #include "model/paced_drafts.h"
@@ -32,6 +33,7 @@ struct Owned {
   std::shared_ptr<nacre::worker::FeatureFile> features;
   std::unique_ptr<nacre::model::FutureHeads> heads;
   std::unique_ptr<nacre::model::FeatureDrafter> drafter;
+  std::unique_ptr<nacre::model::EagleProjection> projection;
 };
 
 void Pace(const nacre::worker::PaceOfSteps& times, int hidden_size,
@@ -71,6 +73,14 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     return absl::InvalidArgumentError(
         "--policy-file is for draft workers: a target drafts nothing");
   }
+  const nacre::worker::FeatureFlags& published = worker_options.features;
+  if (!published.draft.empty() &&
+      worker_options.own_drafts.kind() != nullptr) {
+    // Each would have the model keep other features.
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--publish-features and --", worker_options.own_drafts.kind()->flag,
+        " exclude each other: one EAGLE draft is elsewhere, or one draft here"));
+  }
   if (model->row_reader() != nullptr) {
     return absl::InvalidArgumentError(
         "a GliDe draft is no target: it would answer without what it reads");
@@ -91,6 +101,12 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   const nacre::worker::OwnDraftFlags& own = worker_options.own_drafts;
   owned->features = features;
   NACRE_RETURN_IF_ERROR(LoadAhead(own, model, owned.get()));
+  if (!published.draft.empty()) {
+    NACRE_ASSIGN_OR_RETURN(
+        owned->projection,
+        nacre::model::EagleProjection::Load(published.draft, model));
+    spdlog::info("features for drafts: {}", owned->projection->description());
+  }
   using nacre::target_worker::TargetEngine;
   auto service = std::make_unique<nacre::target_worker::TargetService>();
   TargetEngine::Options options;
@@ -116,6 +132,8 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.heads = owned->heads.get();
   options.head_tree = own.medusa_tree;
   options.feature_drafter = owned->drafter.get();
+  options.feature_source = owned->projection.get();
+  options.feature_bytes = published.cache_bytes;
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());

@@ -158,7 +158,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> OpenSession(
   session->seed = open.sampling.seed;
   session->hidden.channel = open.hidden_channel;
   session->hidden.epoch = open.epoch;
-  session->read_kv.channel = open.kv_channel;
+  session->read_rows.channel = open.kv_channel;
   NACRE_RETURN_IF_ERROR(CheckUnfinished(session->schedule));
   return session;
 }

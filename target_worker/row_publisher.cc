@@ -10,8 +10,6 @@
 
 namespace nacre::target_worker {
 
-using RowsWanted = worker::TensorPublisher::RowsWanted;
-
 namespace {
 
 constexpr int kMostReaders = 8;
@@ -21,13 +19,12 @@ constexpr int kMostNumbers = 1 << 18;
 
 }  // namespace
 
-RowPublisher::RowPublisher(model::LanguageModel* model, model::RowSource* rows,
-                         worker::TensorPublisher* tensors,
-                         std::function<void()> wake)
-    : fingerprint_(model->info().fingerprint),
-      kept_(model),
-      source_(rows != nullptr ? rows : &kept_),
-      tensors_(tensors) {
+RowPublisher::RowPublisher(const Parts& parts, std::function<void()> wake)
+    : parts_(parts),
+      fingerprint_(parts.model->info().fingerprint),
+      kept_(parts.model),
+      source_(parts.keys_values != nullptr ? parts.keys_values : &kept_),
+      tensors_(parts.tensors) {
   if (tensors_ == nullptr) return;
   tensors_->SetRowsWanted([this, wake = std::move(wake)] {
     is_wanted_ = true;
@@ -42,7 +39,7 @@ RowPublisher::~RowPublisher() {
 void RowPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
   const bool is_wanted = is_wanted_.exchange(false);
   for (EngineSession& session : sessions) {
-    if (session.read_kv.channel == 0 || session.closing || session.unsound ||
+    if (session.read_rows.channel == 0 || session.closing || session.unsound ||
         session.schedule.finished()) {
       continue;
     }
@@ -50,8 +47,8 @@ void RowPublisher::Publish(worker::TypedSessions<EngineSession> sessions) {
     // another's.
     const int there = std::min(session.sequence->length(),
                                session.schedule.committed_length() - 1);
-    if (there <= session.read_kv.shown && !is_wanted) continue;
-    session.read_kv.shown = there;
+    if (there <= session.read_rows.shown && !is_wanted) continue;
+    session.read_rows.shown = there;
     // Each turn serves a reader. Two are many: a draft and its successor.
     for (int i = 0; i < kMostReaders && PublishRows(session, there); ++i) {
     }
@@ -65,32 +62,59 @@ absl::Status RowPublisher::Check(const RowsWanted& wanted) const {
         absl::StrCat("the draft is of the target ", wanted.target_fingerprint,
                      ", this is ", fingerprint_));
   }
-  return source_->Check(wanted.shape);
+  return wanted.shape.is_features() ? parts_.features->Check(wanted)
+                                    : source_->Check(wanted.shape);
 }
 
 bool RowPublisher::PublishRows(const EngineSession& session, int there) {
   if (tensors_ == nullptr) return false;
+  const uint64_t channel = session.read_rows.channel;
   const absl::optional<RowsWanted> wanted =
-      tensors_->WantedRows(session.read_kv.channel, there);
+      tensors_->WantedRows(channel, there);
   if (!wanted.has_value()) return false;
   if (const absl::Status status = Check(*wanted); !status.ok()) {
-    tensors_->RefuseRows(session.read_kv.channel, *wanted, status);
+    tensors_->RefuseRows(channel, *wanted, status);
     return true;
+  }
+  if (wanted->shape.is_features()) {
+    if (session.shelved == nullptr) {
+      tensors_->RefuseRows(
+          channel, *wanted,
+          absl::UnimplementedError("no features under the ratio test"));
+      return true;
+    }
+    // Of what the prefix cache brought there are none, as long as no step ran.
+    if (session.shelved->end <= wanted->first) return false;
+    if (session.shelved->first > wanted->first) {
+      tensors_->SkipRows(channel, *wanted, session.shelved->first);
+      return true;
+    }
+    there = std::min(there, session.shelved->end);
   }
   const int most = std::clamp(kMostNumbers / wanted->shape.row_size(), 1,
                               worker::TensorReader::kMaxRows);
-  const int count =
-      std::min({wanted->end, there, wanted->first + most}) - wanted->first;
-  source_->Read(*session.sequence, wanted->shape, wanted->first, count, &rows_);
+  Send(session, *wanted,
+       std::min({wanted->end, there, wanted->first + most}) - wanted->first);
+  return true;
+}
+
+void RowPublisher::Send(const EngineSession& session, const RowsWanted& wanted,
+                        int count) {
   worker::Tensor tensor;
-  tensor.tag.channel = session.read_kv.channel;
-  tensor.tag.epoch = wanted->epoch;
-  tensor.tag.position = wanted->first;
+  if (wanted.shape.is_features()) {
+    parts_.features->Read(session, wanted.first, count, &rows_);
+    tensor.in_bf16 = true;
+  } else {
+    source_->Read(*session.sequence, wanted.shape, wanted.first, count, &rows_);
+    tensor.in_bf16 = source_->is_bf16();
+  }
+  tensor.tag.channel = session.read_rows.channel;
+  tensor.tag.epoch = wanted.epoch;
+  tensor.tag.position = wanted.first;
   tensor.tag.is_rows = true;
-  tensor.shape = {count, wanted->shape.row_size()};
+  tensor.shape = {count, wanted.shape.row_size()};
   tensor.values = kernels::FloatView(rows_);
   tensors_->PublishRows(tensor);
-  return true;
 }
 
 }  // namespace nacre::target_worker

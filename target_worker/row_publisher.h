@@ -1,6 +1,6 @@
-// Lets drafts read the target's keys and values (GliDe): of each session whose
-// channel has readers that want some, those of committed positions, out of the
-// model's cache.
+// Lets drafts read rows of the target: of each session whose channel has readers
+// that want some, those of committed positions. Keys and values (GliDe) come out
+// of the model's cache, features (EAGLE) from the shelf.
 //
 // The engine's thread.
 
@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "model/language_model.h"
 #include "model/target_rows.h"
+#include "target_worker/feature_shelf.h"
 #include "worker/engine/session_table.h"
 #include "worker/tensors/tensor_publisher.h"
 
@@ -24,11 +25,15 @@ struct EngineSession;  // engine_session.h
 
 class RowPublisher {
  public:
-  // `model`, `rows` and `tensors` outlive the publisher. If `tensors` is null,
-  // it publishes nothing. If `rows` is null, it reads the model's own cache.
+  // All outlive it.
+  struct Parts {
+    model::LanguageModel* model = nullptr;
+    model::RowSource* keys_values = nullptr;  // null: the model's own cache
+    const FeatureShelf* features = nullptr;
+    worker::TensorPublisher* tensors = nullptr;  // null: it publishes nothing
+  };
   // Any thread may call `wake`, which lets the engine plan again.
-  RowPublisher(model::LanguageModel* model, model::RowSource* rows,
-              worker::TensorPublisher* tensors, std::function<void()> wake);
+  RowPublisher(const Parts& parts, std::function<void()> wake);
   ~RowPublisher();
   RowPublisher(const RowPublisher&) = delete;
   RowPublisher& operator=(const RowPublisher&) = delete;
@@ -39,11 +44,17 @@ class RowPublisher {
   void Publish(worker::TypedSessions<EngineSession> sessions);
 
  private:
-  // To one of those that want some; false: none does.
-  bool PublishRows(const EngineSession& session, int there);
-  // Whether the model has what a reader wants.
-  absl::Status Check(const worker::TensorPublisher::RowsWanted& wanted) const;
+  using RowsWanted = worker::TensorPublisher::RowsWanted;
 
+  // To one of those that want some, of `there` positions; false: none does, or
+  // can be served.
+  bool PublishRows(const EngineSession& session, int there);
+  // Whether there is what a reader wants.
+  absl::Status Check(const RowsWanted& wanted) const;
+  // Those of so many positions, which are there.
+  void Send(const EngineSession& session, const RowsWanted& wanted, int count);
+
+  const Parts parts_;
   const std::string fingerprint_;
   model::KeptRows kept_;
   model::RowSource* const source_;

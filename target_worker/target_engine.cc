@@ -24,7 +24,12 @@ TargetEngine::TargetEngine(Options options)
                  .now_ns = options_.now_ns}),
       own_drafts_(&suffixes_),
       hidden_(options_.model, options_.tensors, options_.features),
-      kv_(options_.model, options_.rows, options_.tensors, [this] { Wake(); }),
+      shelf_(options_.feature_source, options_.feature_bytes),
+      rows_({.model = options_.model,
+             .keys_values = options_.rows,
+             .features = &shelf_,
+             .tensors = options_.tensors},
+            [this] { Wake(); }),
       sampler_(options_.model, &soundness_, &scratch_),
       planner_({.sessions = sessions_,
                 .accounts = &accounts_,
@@ -52,7 +57,7 @@ worker::WorkerState TargetEngine::Plan(int64_t now_ns,
   hidden_.BeginStep();
   const worker::WorkerState state = planner_.Plan(now_ns, outcome);
   // After it: the prefix cache may have given some.
-  kv_.Publish(sessions_);
+  rows_.Publish(sessions_);
   return state;
 }
 
@@ -76,6 +81,7 @@ void TargetEngine::Finish(int64_t start_ns, bool) {
   verdicts_.FinishStep(step, start_ns, end_ns);
   heads_.Look(step, planner_.row_price(), end_ns - start_ns);
   features_.Look(step, planner_.row_price(), end_ns - start_ns);
+  shelf_.Take(step);
 }
 
 }  // namespace nacre::target_worker

@@ -32,6 +32,7 @@
 #include "speculation/plan.h"
 #include "speculation/tree_spec.h"
 #include "target_worker/feature_drafts.h"
+#include "target_worker/feature_shelf.h"
 #include "target_worker/head_drafts.h"
 #include "target_worker/hidden_taps.h"
 #include "target_worker/row_publisher.h"
@@ -90,6 +91,10 @@ class TargetEngine final
     // The keys and values that drafts read; null: the model's. Outlives the
     // engine.
     model::RowSource* rows = nullptr;
+    // What it makes of features for drafts that read these, and how many bytes
+    // of them it keeps; null: none. Outlives the engine.
+    model::FeatureSource* feature_source = nullptr;
+    int64_t feature_bytes = FeatureShelf::kDefaultBytes;
     // Where hidden states are recorded, which it must be able to (AddHidden);
     // null: nowhere. Outlives the engine.
     worker::FeatureFile* features = nullptr;
@@ -138,7 +143,8 @@ class TargetEngine final
   FeatureDrafts features_;
   OwnDrafts own_drafts_;
   HiddenTaps hidden_;
-  RowPublisher kv_;
+  FeatureShelf shelf_;
+  RowPublisher rows_;
   RowSampler sampler_;
   StepPlanner planner_;
   StepVerdicts verdicts_;

@@ -16,6 +16,7 @@
 #include "common/rpc/bearer_tokens.h"
 #include "common/status_macros.h"
 #include "kernels/backend_factory.h"
+#include "model/eagle_folder.h"
 #include "tools/cluster/readiness.h"
 
 namespace nacre::tools {
@@ -266,6 +267,9 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
   argv.Add("--cpus", worker.cpus);
   const bool is_draft = worker.role == "draft";
   if (is_draft) argv.Add("--target-tokenizer", options_.target_model);
+  if (!is_draft && options_.drafts > 0 && model::IsEagle(options_.draft_model)) {
+    argv.Add("--publish-features", options_.draft_model);
+  }
   if (options_.metrics_port.has_value()) {
     argv.Add("--metrics-listen",
              worker.metrics.empty() ? kAnyPort : worker.metrics);

@@ -20,6 +20,7 @@
 #include "common/status_macros.h"
 #include "kernels/weight_type.h"
 #include "model/config.h"
+#include "model/eagle_folder.h"
 #include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "model/load_model.h"
@@ -27,6 +28,7 @@
 #include "model/model_backend.h"
 #include "model/paced_model.h"
 #include "model/progress.h"
+#include "model/remote_eagle.h"
 #include "model/tensor_parallel_model.h"
 #include "tokenizer/vocabulary_map.h"
 #include "worker/engine/step_budget.h"
@@ -43,8 +45,22 @@ constexpr int64_t kDefaultDeviceContexts = 256;
 constexpr double kTargetShare = 0.75;
 constexpr double kDraftShare = 0.125;
 
+// A draft of that kind has a folder of another kind.
+bool IsEagle(const WorkerOptions& options) {
+  return model::IsEagle(options.model_dir);
+}
+
 absl::StatusOr<int64_t> ContextBytes(const WorkerOptions& options,
                                      kernels::DType kv_type) {
+  if (IsEagle(options)) {
+    const std::string& target = options.vocabulary.target_tokenizer;
+    NACRE_ASSIGN_OR_RETURN(
+        const model::KvPool::Shape shape,
+        model::RemoteEagle::ReadKvShape(options.model_dir, target, kv_type));
+    NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
+                           model::ReadConfig(target));
+    return model::KvPool::BytesPerToken(shape) * config.max_position_embeddings;
+  }
   NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
                          model::ReadConfig(options.model_dir));
   return model::KvPool::BytesPerToken({config.num_hidden_layers,
@@ -192,12 +208,36 @@ absl::Status LoadRanks(const WorkerOptions& options, wire::WorkerRole role,
   return absl::OkStatus();
 }
 
+// What an EAGLE draft on a worker of its own needs besides its folder.
+absl::Status CheckEagle(const WorkerOptions& options, wire::WorkerRole role) {
+  if (role == wire::WorkerRole::kTarget) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.model_dir,
+        " is an EAGLE draft, no target: it would answer without what it reads"));
+  }
+  if (options.vocabulary.target_tokenizer.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.model_dir,
+        " is an EAGLE draft, which takes its target's embedding and head: "
+        "--target-tokenizer DIR, the target's model, is required"));
+  }
+  if (options.compute.tensor_parallel > 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("--tensor-parallel ", options.compute.tensor_parallel,
+                     ": an EAGLE draft is not split"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LoadWhole(const WorkerOptions& options, wire::WorkerRole role,
                        const MemoryFiles& memory, LoadedModel* loaded) {
   kernels::BackendOptions backend = options.compute.backend;
   backend.max_memory_bytes = options.compute.max_memory_bytes.value_or(0);
-  NACRE_ASSIGN_OR_RETURN(loaded->backend,
-                         model::CreateBackendFor(options.model_dir, backend));
+  const bool is_eagle = IsEagle(options);
+  const std::string& target = options.vocabulary.target_tokenizer;
+  NACRE_ASSIGN_OR_RETURN(
+      loaded->backend,
+      model::CreateBackendFor(is_eagle ? target : options.model_dir, backend));
   const kernels::DType kv_type = loaded->backend->kv_type();
   spdlog::info("backend: {}, keys and values in {}, numerics {}",
                loaded->backend->description(), kernels::KvTypeName(kv_type),
@@ -207,6 +247,13 @@ absl::Status LoadWhole(const WorkerOptions& options, wire::WorkerRole role,
       const model::ModelOptions model_options,
       MakeModelOptions(options, role, kv_type,
                        loaded->backend->Memory().has_value(), memory));
+  if (is_eagle) {
+    NACRE_ASSIGN_OR_RETURN(
+        loaded->model,
+        model::RemoteEagle::Load(options.model_dir, target,
+                                 loaded->backend.get(), model_options));
+    return absl::OkStatus();
+  }
   NACRE_ASSIGN_OR_RETURN(
       loaded->model, model::LoadModel(options.model_dir, loaded->backend.get(),
                                       model_options));
@@ -225,19 +272,24 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
         "own");
   }
   NACRE_RETURN_IF_ERROR(CheckPrefixStore(options.compute.prefix_store));
+  const bool is_eagle = IsEagle(options);
+  if (is_eagle) NACRE_RETURN_IF_ERROR(CheckEagle(options, role));
   LoadedModel loaded;
   NACRE_RETURN_IF_ERROR(options.compute.tensor_parallel > 0
                             ? LoadRanks(options, role, memory, &loaded)
                             : LoadWhole(options, role, memory, &loaded));
-  NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,
-                         tokenizer::LoadTokenizer(options.model_dir));
+  // An EAGLE draft speaks its target's tokens.
+  NACRE_ASSIGN_OR_RETURN(
+      loaded.tokenizer,
+      tokenizer::LoadTokenizer(is_eagle ? options.vocabulary.target_tokenizer
+                                        : options.model_dir));
   const int vocab_size = loaded.model->info().vocab_size;
   if (loaded.tokenizer->vocab_size() > vocab_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the tokenizer in ", options.model_dir, " has ",
         loaded.tokenizer->vocab_size(), " ids, the model only ", vocab_size));
   }
-  NACRE_RETURN_IF_ERROR(MapToTarget(options, &loaded));
+  if (!is_eagle) NACRE_RETURN_IF_ERROR(MapToTarget(options, &loaded));
   if (options.step_time.times.has_value()) {
     auto paced = std::make_unique<model::PacedModel>(std::move(loaded.model),
                                                      *options.step_time.times);

@@ -394,6 +394,26 @@ void TensorFlags::Register(FlagSet* flags) {
       help);
 }
 
+void FeatureFlags::Register(FlagSet* flags) {
+  flags->Add("publish-features", "DIR", &draft,
+             "of a target worker: the folder of an EAGLE draft that runs on "
+             "draft workers; the target computes what it reads (default: none)");
+  flags->AddParsed(
+      "feature-cache", "BYTES", "64M",
+      [this](const std::string& text) -> absl::Status {
+        constexpr int64_t kLeast = 64 << 10;
+        absl::optional<int64_t> bytes;
+        if (!SetBytes(text, &bytes).ok() || *bytes < kLeast) {
+          return absl::InvalidArgumentError(
+              "not a number of bytes of 64K or more (K, M and G may follow)");
+        }
+        cache_bytes = *bytes;
+        return absl::OkStatus();
+      },
+      "memory for these, of all open requests together: beyond it the oldest "
+      "of the longest one are dropped");
+}
+
 void PaceOptions::Register(FlagSet* flags) {
   flags->AddParsed("hang-timeout", "DURATION",
                    absl::FormatDuration(hang_timeout),
@@ -418,7 +438,9 @@ void VocabularyOptions::Register(FlagSet* flags) {
   flags->Add("target-tokenizer", "PATH", &target_tokenizer,
              "of a draft worker: the target's tokenizer, its folder or GGUF "
              "file, where the draft has another one: it then drafts in the "
-             "target's ids (default: the vocabularies are the same)");
+             "target's ids (default: the vocabularies are the same); of an "
+             "EAGLE draft the target's model, whose embedding and head it "
+             "takes");
   RegisterShare(flags);
 }
 
@@ -460,6 +482,7 @@ void WorkerOptions::Register(FlagSet* flags) {
   vocabulary.Register(flags);
   policies.Register(flags);
   tensors.Register(flags);
+  features.Register(flags);
   RegisterRecording(this, flags);
   tls.Register(flags);
 }

@@ -97,6 +97,15 @@ struct TensorFlags {
   void Register(FlagSet* flags);
 };
 
+// Of a target: what it computes for EAGLE drafts on workers of their own.
+struct FeatureFlags {
+  std::string draft;  // their folder; empty: nothing
+  int64_t cache_bytes = int64_t{64} << 20;
+
+  // --publish-features and --feature-cache; they check their values.
+  void Register(FlagSet* flags);
+};
+
 // How a worker paces itself.
 struct PaceOptions {
   absl::Duration hang_timeout = absl::Seconds(8);
@@ -107,9 +116,11 @@ struct PaceOptions {
   void Register(FlagSet* flags);
 };
 
-// Of a draft whose vocabulary is not its target's.
+// Of a draft whose vocabulary is not its target's, or which has parts of it.
 struct VocabularyOptions {
-  std::string target_tokenizer;  // folder or GGUF file; empty: it is the same
+  // Folder or GGUF file; empty: it is the same. Of an EAGLE draft the target's
+  // model.
+  std::string target_tokenizer;
   double least_share = 0.5;      // VocabularyMap::share
 
   // --target-tokenizer, and the other one.
@@ -137,6 +148,7 @@ struct WorkerOptions {
   VocabularyOptions vocabulary;  // of a draft worker
   PolicyFlags policies;          // likewise
   TensorFlags tensors;
+  FeatureFlags features;        // of a target worker
   std::string record_features;  // of a draft worker: file; empty: none
   std::string record_hidden;    // likewise; only with record_features
   rpc::PeerTlsFlags tls;        // checked where they are loaded
