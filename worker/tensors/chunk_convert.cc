@@ -19,7 +19,7 @@ void FillChunk(const TensorChunk& chunk, v1::TensorChunk* proto) {
   proto->set_position(static_cast<uint32_t>(chunk.tag.position));
   proto->set_layer(static_cast<uint32_t>(chunk.tag.layer));
   proto->set_after_norm(chunk.tag.after_norm);
-  if (chunk.tag.is_rows) proto->set_kind(v1::TENSOR_KIND_KEYS_VALUES);
+  if (chunk.tag.is_rows) proto->set_kind(v1::TENSOR_KIND_ROWS);
   for (const int size : chunk.shape) {
     proto->add_shape(static_cast<uint32_t>(size));
   }
@@ -39,7 +39,7 @@ bool ToChunk(const v1::TensorChunk& proto, TensorChunk* chunk) {
   chunk->tag.position = static_cast<int>(proto.position());
   chunk->tag.layer = static_cast<int>(proto.layer());
   chunk->tag.after_norm = proto.after_norm();
-  chunk->tag.is_rows = proto.kind() == v1::TENSOR_KIND_KEYS_VALUES;
+  chunk->tag.is_rows = proto.kind() == v1::TENSOR_KIND_ROWS;
   chunk->shape.clear();
   for (const uint32_t size : proto.shape()) {
     if (!FitsInt(size)) return false;

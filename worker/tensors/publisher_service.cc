@@ -3,13 +3,16 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/rpc/parse_mark.h"
+#include "common/status_macros.h"
 #include "worker/tensors/chunk_convert.h"
 #include "worker/tensors/latest_queue.h"
 #include "worker/tensors/tensor_chunks.h"
@@ -26,14 +29,46 @@ TensorPublisher::RowsWanted ToWanted(const v1::RowsRequest& request) {
   };
   // No model has as many; the product of three still is a number.
   constexpr uint32_t kMostOfShape = 512;
+  constexpr uint32_t kMostFeatures = 1 << 16;
   constexpr uint32_t kMostPositions = 1 << 30;
   return {{bounded(request.num_layers(), kMostOfShape),
            bounded(request.num_key_value_heads(), kMostOfShape),
-           bounded(request.head_dim(), kMostOfShape)},
+           bounded(request.head_dim(), kMostOfShape),
+           bounded(request.num_features(), kMostFeatures)},
           request.target_fingerprint(),
           bounded(request.first(), kMostPositions),
           bounded(request.end(), kMostPositions),
-          request.epoch()};
+          request.epoch(),
+          request.draft_fingerprint()};
+}
+
+absl::Status CheckFingerprint(absl::string_view name,
+                              const std::string& fingerprint) {
+  constexpr size_t kMost = TensorPublisherService::kMaxFingerprint;
+  if (fingerprint.size() <= kMost) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ", name, " of ", fingerprint.size(),
+                   " characters, more than ", kMost));
+}
+
+// A row is of one kind, and has numbers.
+absl::Status CheckRows(const v1::RowsRequest& request) {
+  NACRE_RETURN_IF_ERROR(
+      CheckFingerprint("target_fingerprint", request.target_fingerprint()));
+  NACRE_RETURN_IF_ERROR(
+      CheckFingerprint("draft_fingerprint", request.draft_fingerprint()));
+  const std::array<uint32_t, 3> keys = {
+      request.num_layers(), request.num_key_value_heads(), request.head_dim()};
+  const auto is_zero = [](uint32_t value) { return value == 0; };
+  if (request.num_features() > 0
+          ? std::all_of(keys.begin(), keys.end(), is_zero)
+          : std::none_of(keys.begin(), keys.end(), is_zero)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("rows of ", keys[0], " layers, ", keys[1], " heads, ",
+                   keys[2], " elements a head and ", request.num_features(),
+                   " features are neither keys and values nor features"));
 }
 
 }  // namespace
@@ -394,12 +429,8 @@ void TensorPublisherService::SubscribeRows(Reader* reader,
     }
   }
   if (readers_[reader].contains(channel)) return;
-  if (request.target_fingerprint().size() > kMaxFingerprint) {
-    if (reader->Refuse(
-            channel, absl::StatusCode::kInvalidArgument,
-            absl::StrCat("a target_fingerprint of ",
-                         request.target_fingerprint().size(),
-                         " characters, more than ", kMaxFingerprint))) {
+  if (const absl::Status status = CheckRows(request); !status.ok()) {
+    if (reader->Refuse(channel, status.code(), std::string(status.message()))) {
       Schedule(reader);
     }
     return;

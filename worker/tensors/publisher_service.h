@@ -35,7 +35,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
                                      public TensorPublisher {
  public:
   static constexpr size_t kMaxChannels = 4096;  // of one reader
-  // Of the target that a reader was made for: SHA-256, hex.
+  // Of the target that a reader was made for, or of its draft: SHA-256, hex.
   static constexpr size_t kMaxFingerprint = 64;
 
   // Null: all values go over gRPC.
@@ -96,7 +96,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::vector<Reader*>> by_channel_
       ABSL_GUARDED_BY(mu_);
-  // Those of keys and values, with what each wants.
+  // Those of rows, with what each wants.
   struct RowsReader {
     Reader* reader = nullptr;
     RowsWanted wanted;

@@ -23,8 +23,9 @@ struct TensorTag {
   int position = 0;      // of the token that was fed in this row
   int layer = 0;         // whose output it is: 0 the last, 1 the one before
   bool after_norm = false;
-  // Keys and values of positions from `position` on (model::TargetRowShape),
-  // [rows, row_size], and not hidden states. Only over streams.
+  // Rows of positions from `position` on (model::TargetRowShape), [rows,
+  // row_size]: keys and values, or features, and not hidden states. Only over
+  // streams.
   bool is_rows = false;
   bool operator==(const TensorTag&) const = default;
 };

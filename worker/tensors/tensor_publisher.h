@@ -39,13 +39,15 @@ class TensorPublisher {
   // the caller need not make it.
   virtual bool HasReaders(uint64_t channel) const = 0;
 
-  // What a reader wants of a channel's keys and values.
+  // What a reader wants of a channel's rows: keys and values, or features.
   struct RowsWanted {
     model::TargetRowShape shape;
     std::string target_fingerprint;  // empty: the reader does not know
     int first = 0;                   // the next one that it gets
     int end = 0;                     // above `first`
     uint32_t epoch = 0;              // that the rows are to say
+    // Of the draft whose features those are; empty: keys and values.
+    std::string draft_fingerprint = {};
     bool operator==(const RowsWanted&) const = default;
   };
   // From now on called when a reader has come to want rows, or can take more of
