@@ -23,13 +23,14 @@ void FillChunk(const TensorChunk& chunk, v1::TensorChunk* proto) {
   for (const int size : chunk.shape) {
     proto->add_shape(static_cast<uint32_t>(size));
   }
-  proto->set_type(v1::ELEMENT_TYPE_F32);
+  proto->set_type(chunk.in_bf16 ? v1::ELEMENT_TYPE_BF16 : v1::ELEMENT_TYPE_F32);
   proto->set_offset(chunk.offset);
   proto->set_data(chunk.data.data(), chunk.data.size());
 }
 
 bool ToChunk(const v1::TensorChunk& proto, TensorChunk* chunk) {
-  if (proto.type() != v1::ELEMENT_TYPE_F32 ||
+  if ((proto.type() != v1::ELEMENT_TYPE_F32 &&
+       proto.type() != v1::ELEMENT_TYPE_BF16) ||
       !v1::TensorKind_IsValid(proto.kind()) || !FitsInt(proto.position()) ||
       !FitsInt(proto.layer())) {
     return false;
@@ -45,6 +46,7 @@ bool ToChunk(const v1::TensorChunk& proto, TensorChunk* chunk) {
     if (!FitsInt(size)) return false;
     chunk->shape.push_back(static_cast<int>(size));
   }
+  chunk->in_bf16 = proto.type() == v1::ELEMENT_TYPE_BF16;
   chunk->offset = proto.offset();
   chunk->data = proto.data();
   return true;

@@ -99,7 +99,8 @@ class TensorPublisherService::Reader final
     return !std::exchange(writing_, true);
   }
 
-  bool PushRows(std::shared_ptr<const Tensor> tensor) ABSL_LOCKS_EXCLUDED(mu_) {
+  bool PushRows(std::shared_ptr<const WireTensor> tensor)
+      ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     with_rows_.insert(tensor->tag.channel);
     rows_.push_back(std::move(tensor));
@@ -228,8 +229,9 @@ class TensorPublisherService::Reader final
       return true;
     }
     // Without room the newest ones wait on, until the link has some.
-    if (link_.NextWay() != LinkSender::Way::kLater) current_ = waiting_.Pop();
-    writing_ = current_ != nullptr;
+    if (link_.NextWay() != LinkSender::Way::kLater) hidden_ = waiting_.Pop();
+    writing_ = hidden_ != nullptr;
+    if (writing_) current_ = std::make_shared<WireTensor>(Encode(*hidden_));
     return writing_;
   }
 
@@ -237,19 +239,21 @@ class TensorPublisherService::Reader final
   void FillOutgoing() {
     TensorChunk chunk = ChunkAt(*current_, offset_);
     uint64_t transfer = 0;
-    if (offset_ == 0 && !current_->tag.is_rows &&
+    if (hidden_ != nullptr && !hidden_->tag.is_rows &&
         link_.NextWay() == LinkSender::Way::kLink) {
-      transfer = link_.Send(current_);
+      transfer = link_.Send(hidden_);
     }
     if (transfer == 0) {
       offset_ += chunk.data.size();
     } else {
-      offset_ = current_->num_bytes();
+      offset_ = current_->bytes.size();
+      chunk.in_bf16 = false;
       chunk.data = {};
     }
+    hidden_.reset();
     FillChunk(chunk, outgoing_.mutable_chunk());
     outgoing_.mutable_chunk()->set_link_transfer(transfer);
-    if (offset_ == current_->num_bytes()) current_.reset();
+    if (offset_ == current_->bytes.size()) current_.reset();
   }
 
   void End(grpc::Status status) {
@@ -262,7 +266,7 @@ class TensorPublisherService::Reader final
   v1::TensorRequest incoming_;
   mutable absl::Mutex mu_;
   LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<const Tensor>> rows_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<const WireTensor>> rows_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<uint64_t> with_rows_ ABSL_GUARDED_BY(mu_);  // in rows_
   bool is_behind_ ABSL_GUARDED_BY(mu_) = false;  // more rows were to be had
   std::deque<v1::ChannelError> errors_ ABSL_GUARDED_BY(mu_);
@@ -271,8 +275,11 @@ class TensorPublisherService::Reader final
   grpc::Status status_;  // set once, before finishing_
 
   // Of the thread that has the right to write.
-  std::shared_ptr<const Tensor> current_;
+  std::shared_ptr<const WireTensor> current_;
   size_t offset_ = 0;  // of current_, in bytes
+  // What current_ was made of, until it is begun: a link may take it. Of rows
+  // null.
+  std::shared_ptr<const Tensor> hidden_;
   v1::TensorEvent outgoing_;
 };
 
@@ -336,7 +343,8 @@ absl::optional<TensorPublisher::RowsWanted> TensorPublisherService::WantedRows(
 }
 
 void TensorPublisherService::PublishRows(const Tensor& tensor) {
-  const auto shared = std::make_shared<const Tensor>(tensor.OnHost());
+  // Once for all readers.
+  const auto shared = std::make_shared<const WireTensor>(Encode(tensor));
   const int row_size = shared->shape[1];
   absl::MutexLock lock(&mu_);
   const auto it = rows_.find(shared->tag.channel);

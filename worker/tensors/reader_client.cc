@@ -267,7 +267,7 @@ void TensorReaderClient::Deliver(Connection* connection, TensorSink* sink,
     absl::MutexLock lock(&mu_);
     logged_.erase(connection->address);
     ++stats_.received;
-    stats_.received_bytes += tensor.num_bytes();
+    stats_.received_bytes += tensor.wire_bytes();
   }
   sink->OnTensor({std::move(tensor), MonotonicNowNs()});
 }

@@ -17,7 +17,7 @@ void AddSent(const TensorPublisher::Stats& stats, MetricFamilies* families) {
                   "sent to drafts.",
                   static_cast<double>(stats.sent));
   families->Count("nacre_target_tensor_bytes_sent_total",
-                  "Bytes of their values.",
+                  "Bytes of their values, as they were sent.",
                   static_cast<double>(stats.sent_bytes));
   families->Count("nacre_target_tensors_replaced_total",
                   "Hidden states that were not sent: the draft was slow, and a "
@@ -46,7 +46,7 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
       "whole.",
       static_cast<double>(stats.received));
   families->Count("nacre_draft_tensor_bytes_received_total",
-                  "Bytes of their values.",
+                  "Bytes of their values, as they came.",
                   static_cast<double>(stats.received_bytes));
   families->Count("nacre_draft_tensors_used_total",
                   "Hidden states that length policies were given.",

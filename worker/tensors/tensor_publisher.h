@@ -25,7 +25,7 @@ class TensorPublisher {
     int readers = 0;          // connections
     int subscriptions = 0;    // of all of them
     uint64_t sent = 0;        // tensors, to each reader
-    uint64_t sent_bytes = 0;  // of values
+    uint64_t sent_bytes = 0;  // of values, as they are sent
     uint64_t replaced = 0;    // tensors that a newer one took the place of
     // Of links beside the connections; none where a transport has none.
     int links = 0;                 // that are up

@@ -65,7 +65,7 @@ class TensorReader {
   // Counts are of its life.
   struct Stats {
     uint64_t received = 0;        // tensors that sinks were given
-    uint64_t received_bytes = 0;  // of their values
+    uint64_t received_bytes = 0;  // of their values, as they came
     uint64_t malformed = 0;       // pieces that made no sense: dropped
     uint64_t lost_channels = 0;   // that sinks were told of
     // Of links beside the connections; none where a transport has none.

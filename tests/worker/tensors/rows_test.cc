@@ -14,6 +14,7 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "kernels/dtype.h"
 #include "tests/worker/tensors/random_tensor.h"
 #include "tests/worker/tensors/recording_sink.h"
 #include "worker/tensors/chunk_convert.h"
@@ -158,6 +159,51 @@ TEST_F(RowsTest, FeaturesAreOfADraft) {
   reader.WantRows(5, 9);
   Publish(5, 7, 2);
   EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 7);
+}
+
+// 3 MiB for each of two readers, and rows of the exact numbers beside.
+TEST_F(RowsTest, InBF16TheyComeRoundedAndAsHalfTheBytes) {
+  constexpr int kCount = 24, kSize = 1 << 16;
+  TensorReaderClient reader({}), second({});
+  const TensorReader::Rows rows = {Features(kSize), "", 100, 9, "the draft"};
+  const auto a = Subscribe(reader, 5, kSize, rows);
+  const auto b = Subscribe(second, 5, kSize, rows);
+  Tensor sent = RandomTensor(5, 0, kCount * kSize);
+  sent.tag = Rows(5, 0, 1).tag;
+  sent.shape = {kCount, kSize};
+  sent.in_bf16 = true;
+  const std::vector<float> exact = ValuesOf(sent);
+  std::vector<float> lent = exact;
+  sent.owner = nullptr;
+  sent.values = kernels::FloatView(lent);
+  publisher_.PublishRows(sent);
+  lent.assign(lent.size(), 0.0f);  // the engine's next step
+  for (const auto& sink : {a, b}) {
+    const Tensor came = sink->AwaitTensor().tensor;
+    EXPECT_EQ(came.tag, sent.tag);
+    EXPECT_EQ(came.shape, sent.shape);
+    EXPECT_TRUE(came.in_bf16);
+    const std::vector<float> values = ValuesOf(came);
+    ASSERT_EQ(values.size(), exact.size());
+    size_t num_rounded = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], kernels::FromBF16(kernels::ToBF16(exact[i]))) << i;
+      num_rounded += values[i] != exact[i] ? 1 : 0;
+    }
+    EXPECT_GT(num_rounded, values.size() / 2);
+  }
+  const size_t bytes = exact.size() * sizeof(uint16_t);
+  EXPECT_EQ(reader.stats().received_bytes, bytes);
+  EXPECT_TRUE(Eventually([&] { return publisher_.stats().sent == 2; }));
+  EXPECT_EQ(publisher_.stats().sent_bytes, 2 * bytes);
+
+  const auto keys = Subscribe(reader, 6, 100);
+  Publish(6, 0, 4);
+  const Tensor came = keys->AwaitTensor().tensor;
+  EXPECT_FALSE(came.in_bf16);
+  EXPECT_EQ(ValuesOf(came), ValuesOf(Rows(6, 0, 4)));
+  EXPECT_EQ(reader.stats().received_bytes,
+            bytes + 4 * kRowSize * sizeof(float));
 }
 
 TEST_F(RowsTest, EachReaderIsWhereItIs) {
@@ -349,7 +395,7 @@ TEST_F(RowsTest, TheReaderRefusesWhatItDidNotAskFor) {
         v1::TensorRequest request;
         stream->Read(&request);
         v1::TensorEvent event;
-        FillChunk(ChunkAt(tensor_, 0), event.mutable_chunk());
+        FillChunk(ChunkAt(Encode(tensor_), 0), event.mutable_chunk());
         stream->Write(event);
         while (stream->Read(&request)) {
         }
