@@ -378,6 +378,16 @@ void TensorPublisherService::RefuseRows(uint64_t channel,
   }
 }
 
+void TensorPublisherService::SkipRows(uint64_t channel,
+                                      const RowsWanted& wanted, int to) {
+  absl::MutexLock lock(&mu_);
+  const auto it = rows_.find(channel);
+  if (it == rows_.end()) return;
+  for (RowsReader& each : it->second) {
+    if (each.wanted == wanted) each.wanted.first = std::max(wanted.first, to);
+  }
+}
+
 grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent>*
 TensorPublisherService::Read(grpc::CallbackServerContext* context) {
   auto* reader = new Reader(this, context->peer());

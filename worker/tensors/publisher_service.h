@@ -53,6 +53,8 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   void PublishRows(const Tensor& tensor) override ABSL_LOCKS_EXCLUDED(mu_);
   void RefuseRows(uint64_t channel, const RowsWanted& wanted,
                   const absl::Status& why) override ABSL_LOCKS_EXCLUDED(mu_);
+  void SkipRows(uint64_t channel, const RowsWanted& wanted, int to) override
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Call it before the server shuts down.
   void EndReaders(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
 

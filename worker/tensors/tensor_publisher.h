@@ -75,6 +75,13 @@ class TensorPublisher {
     static_cast<void>(wanted);
     static_cast<void>(why);
   }
+  // Those that want this get rows from `to` on; the ones before are lost. Of
+  // features alone. An earlier position than their next one changes nothing.
+  virtual void SkipRows(uint64_t channel, const RowsWanted& wanted, int to) {
+    static_cast<void>(channel);
+    static_cast<void>(wanted);
+    static_cast<void>(to);
+  }
 
   // Sends the tensor to all readers of its channel. It replaces an earlier one
   // of this channel, layer and side of the norm that a reader has not begun to

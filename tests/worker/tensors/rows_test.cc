@@ -206,6 +206,40 @@ TEST_F(RowsTest, InBF16TheyComeRoundedAndAsHalfTheBytes) {
             bytes + 4 * kRowSize * sizeof(float));
 }
 
+TEST_F(RowsTest, ThoseBeforeASkipAreLost) {
+  TensorReaderClient first({}), second({});
+  const TensorReader::Rows rows = {Features(12), "", 100, 9, "the draft"};
+  const auto a = Subscribe(first, 5, kRowSize, rows);
+  const RowsWanted wanted = *publisher_.WantedRows(5, 1000);
+  RowsWanted another = wanted;
+  another.draft_fingerprint = "another draft";
+  publisher_.SkipRows(5, another, 40);
+  publisher_.SkipRows(6, wanted, 40);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), wanted);
+  publisher_.SkipRows(5, wanted, 40);
+  EXPECT_EQ(publisher_.WantedRows(5, 40), absl::nullopt);
+  Publish(5, 40, 2);
+  EXPECT_EQ(a->AwaitTensor().tensor.tag.position, 40);
+  // It goes on from there, and never back.
+  const RowsWanted next = *publisher_.WantedRows(5, 1000);
+  EXPECT_EQ(next.first, 42);
+  publisher_.SkipRows(5, next, 10);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), next);
+  // Others are where they are.
+  const auto b = Subscribe(second, 5, kRowSize, rows);
+  publisher_.SkipRows(5, next, 50);
+  EXPECT_EQ(publisher_.WantedRows(5, 50), wanted);
+  publisher_.PublishRows(Rows(5, 0, 50));
+  EXPECT_EQ(b->AwaitTensor().tensor.shape[0], 50);
+  // Now both want the same. Beyond what was asked for nothing comes until one
+  // asks on.
+  publisher_.SkipRows(5, *publisher_.WantedRows(5, 1000), 200);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt);
+  first.WantRows(5, 300);
+  Publish(5, 200, 1);
+  EXPECT_EQ(a->AwaitTensor().tensor.tag.position, 200);
+}
+
 TEST_F(RowsTest, EachReaderIsWhereItIs) {
   TensorReaderClient first({}), second({});
   const auto a = Subscribe(first, 5, 100);
