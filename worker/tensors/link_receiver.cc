@@ -54,7 +54,8 @@ bool LinkReceiver::OnHeader(const TensorChunk& header, uint64_t number) {
     if (state_ != State::kUp) {
       reason = "a header before the link was up";
     } else if (number != num_headers_ + 1 || header.offset != 0 ||
-               !header.data.empty() || !num_values.has_value()) {
+               header.in_bf16 || !header.data.empty() ||
+               !num_values.has_value()) {
       reason = absl::StrCat("a header for transfer ", number, " after ",
                             num_headers_, " that makes no sense");
     } else if (!link_->Expect(*num_values)) {

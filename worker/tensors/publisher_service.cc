@@ -3,13 +3,16 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/rpc/parse_mark.h"
+#include "common/status_macros.h"
 #include "worker/tensors/chunk_convert.h"
 #include "worker/tensors/latest_queue.h"
 #include "worker/tensors/tensor_chunks.h"
@@ -26,14 +29,46 @@ TensorPublisher::RowsWanted ToWanted(const v1::RowsRequest& request) {
   };
   // No model has as many; the product of three still is a number.
   constexpr uint32_t kMostOfShape = 512;
+  constexpr uint32_t kMostFeatures = 1 << 16;
   constexpr uint32_t kMostPositions = 1 << 30;
   return {{bounded(request.num_layers(), kMostOfShape),
            bounded(request.num_key_value_heads(), kMostOfShape),
-           bounded(request.head_dim(), kMostOfShape)},
+           bounded(request.head_dim(), kMostOfShape),
+           bounded(request.num_features(), kMostFeatures)},
           request.target_fingerprint(),
           bounded(request.first(), kMostPositions),
           bounded(request.end(), kMostPositions),
-          request.epoch()};
+          request.epoch(),
+          request.draft_fingerprint()};
+}
+
+absl::Status CheckFingerprint(absl::string_view name,
+                              const std::string& fingerprint) {
+  constexpr size_t kMost = TensorPublisherService::kMaxFingerprint;
+  if (fingerprint.size() <= kMost) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ", name, " of ", fingerprint.size(),
+                   " characters, more than ", kMost));
+}
+
+// A row is of one kind, and has numbers.
+absl::Status CheckRows(const v1::RowsRequest& request) {
+  NACRE_RETURN_IF_ERROR(
+      CheckFingerprint("target_fingerprint", request.target_fingerprint()));
+  NACRE_RETURN_IF_ERROR(
+      CheckFingerprint("draft_fingerprint", request.draft_fingerprint()));
+  const std::array<uint32_t, 3> keys = {
+      request.num_layers(), request.num_key_value_heads(), request.head_dim()};
+  const auto is_zero = [](uint32_t value) { return value == 0; };
+  if (request.num_features() > 0
+          ? std::all_of(keys.begin(), keys.end(), is_zero)
+          : std::none_of(keys.begin(), keys.end(), is_zero)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("rows of ", keys[0], " layers, ", keys[1], " heads, ",
+                   keys[2], " elements a head and ", request.num_features(),
+                   " features are neither keys and values nor features"));
 }
 
 }  // namespace
@@ -64,7 +99,8 @@ class TensorPublisherService::Reader final
     return !std::exchange(writing_, true);
   }
 
-  bool PushRows(std::shared_ptr<const Tensor> tensor) ABSL_LOCKS_EXCLUDED(mu_) {
+  bool PushRows(std::shared_ptr<const WireTensor> tensor)
+      ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     with_rows_.insert(tensor->tag.channel);
     rows_.push_back(std::move(tensor));
@@ -193,8 +229,9 @@ class TensorPublisherService::Reader final
       return true;
     }
     // Without room the newest ones wait on, until the link has some.
-    if (link_.NextWay() != LinkSender::Way::kLater) current_ = waiting_.Pop();
-    writing_ = current_ != nullptr;
+    if (link_.NextWay() != LinkSender::Way::kLater) hidden_ = waiting_.Pop();
+    writing_ = hidden_ != nullptr;
+    if (writing_) current_ = std::make_shared<WireTensor>(Encode(*hidden_));
     return writing_;
   }
 
@@ -202,19 +239,21 @@ class TensorPublisherService::Reader final
   void FillOutgoing() {
     TensorChunk chunk = ChunkAt(*current_, offset_);
     uint64_t transfer = 0;
-    if (offset_ == 0 && !current_->tag.is_rows &&
+    if (hidden_ != nullptr && !hidden_->tag.is_rows &&
         link_.NextWay() == LinkSender::Way::kLink) {
-      transfer = link_.Send(current_);
+      transfer = link_.Send(hidden_);
     }
     if (transfer == 0) {
       offset_ += chunk.data.size();
     } else {
-      offset_ = current_->num_bytes();
+      offset_ = current_->bytes.size();
+      chunk.in_bf16 = false;
       chunk.data = {};
     }
+    hidden_.reset();
     FillChunk(chunk, outgoing_.mutable_chunk());
     outgoing_.mutable_chunk()->set_link_transfer(transfer);
-    if (offset_ == current_->num_bytes()) current_.reset();
+    if (offset_ == current_->bytes.size()) current_.reset();
   }
 
   void End(grpc::Status status) {
@@ -227,7 +266,7 @@ class TensorPublisherService::Reader final
   v1::TensorRequest incoming_;
   mutable absl::Mutex mu_;
   LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<const Tensor>> rows_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<const WireTensor>> rows_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<uint64_t> with_rows_ ABSL_GUARDED_BY(mu_);  // in rows_
   bool is_behind_ ABSL_GUARDED_BY(mu_) = false;  // more rows were to be had
   std::deque<v1::ChannelError> errors_ ABSL_GUARDED_BY(mu_);
@@ -236,8 +275,11 @@ class TensorPublisherService::Reader final
   grpc::Status status_;  // set once, before finishing_
 
   // Of the thread that has the right to write.
-  std::shared_ptr<const Tensor> current_;
+  std::shared_ptr<const WireTensor> current_;
   size_t offset_ = 0;  // of current_, in bytes
+  // What current_ was made of, until it is begun: a link may take it. Of rows
+  // null.
+  std::shared_ptr<const Tensor> hidden_;
   v1::TensorEvent outgoing_;
 };
 
@@ -301,7 +343,8 @@ absl::optional<TensorPublisher::RowsWanted> TensorPublisherService::WantedRows(
 }
 
 void TensorPublisherService::PublishRows(const Tensor& tensor) {
-  const auto shared = std::make_shared<const Tensor>(tensor.OnHost());
+  // Once for all readers.
+  const auto shared = std::make_shared<const WireTensor>(Encode(tensor));
   const int row_size = shared->shape[1];
   absl::MutexLock lock(&mu_);
   const auto it = rows_.find(shared->tag.channel);
@@ -332,6 +375,16 @@ void TensorPublisherService::RefuseRows(uint64_t channel,
     if (reader->Refuse(channel, why.code(), std::string(why.message()))) {
       Schedule(reader);
     }
+  }
+}
+
+void TensorPublisherService::SkipRows(uint64_t channel,
+                                      const RowsWanted& wanted, int to) {
+  absl::MutexLock lock(&mu_);
+  const auto it = rows_.find(channel);
+  if (it == rows_.end()) return;
+  for (RowsReader& each : it->second) {
+    if (each.wanted == wanted) each.wanted.first = std::max(wanted.first, to);
   }
 }
 
@@ -394,12 +447,8 @@ void TensorPublisherService::SubscribeRows(Reader* reader,
     }
   }
   if (readers_[reader].contains(channel)) return;
-  if (request.target_fingerprint().size() > kMaxFingerprint) {
-    if (reader->Refuse(
-            channel, absl::StatusCode::kInvalidArgument,
-            absl::StrCat("a target_fingerprint of ",
-                         request.target_fingerprint().size(),
-                         " characters, more than ", kMaxFingerprint))) {
+  if (const absl::Status status = CheckRows(request); !status.ok()) {
+    if (reader->Refuse(channel, status.code(), std::string(status.message()))) {
       Schedule(reader);
     }
     return;

@@ -35,7 +35,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
                                      public TensorPublisher {
  public:
   static constexpr size_t kMaxChannels = 4096;  // of one reader
-  // Of the target that a reader was made for: SHA-256, hex.
+  // Of the target that a reader was made for, or of its draft: SHA-256, hex.
   static constexpr size_t kMaxFingerprint = 64;
 
   // Null: all values go over gRPC.
@@ -53,6 +53,8 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   void PublishRows(const Tensor& tensor) override ABSL_LOCKS_EXCLUDED(mu_);
   void RefuseRows(uint64_t channel, const RowsWanted& wanted,
                   const absl::Status& why) override ABSL_LOCKS_EXCLUDED(mu_);
+  void SkipRows(uint64_t channel, const RowsWanted& wanted, int to) override
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Call it before the server shuts down.
   void EndReaders(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -96,7 +98,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::vector<Reader*>> by_channel_
       ABSL_GUARDED_BY(mu_);
-  // Those of keys and values, with what each wants.
+  // Those of rows, with what each wants.
   struct RowsReader {
     Reader* reader = nullptr;
     RowsWanted wanted;

@@ -23,6 +23,8 @@ void AddRows(uint64_t channel, const TensorReader::Rows& rows,
   added->set_head_dim(static_cast<uint32_t>(rows.shape.head_dim));
   added->set_target_fingerprint(rows.target_fingerprint);
   added->set_epoch(rows.epoch);
+  added->set_num_features(static_cast<uint32_t>(rows.shape.num_features));
+  added->set_draft_fingerprint(rows.draft_fingerprint);
 }
 
 // Values of the tensor that such a chunk is of; 0: it is of another kind or
@@ -265,7 +267,7 @@ void TensorReaderClient::Deliver(Connection* connection, TensorSink* sink,
     absl::MutexLock lock(&mu_);
     logged_.erase(connection->address);
     ++stats_.received;
-    stats_.received_bytes += tensor.num_bytes();
+    stats_.received_bytes += tensor.wire_bytes();
   }
   sink->OnTensor({std::move(tensor), MonotonicNowNs()});
 }

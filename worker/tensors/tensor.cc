@@ -18,6 +18,7 @@ Tensor Tensor::OnHost() const {
   Tensor copy;
   copy.tag = tag;
   copy.shape = shape;
+  copy.in_bf16 = in_bf16;
   std::vector<float> floats(values.size());
   values.CopyTo(floats.data());
   copy.Own(std::move(floats));

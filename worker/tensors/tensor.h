@@ -23,8 +23,9 @@ struct TensorTag {
   int position = 0;      // of the token that was fed in this row
   int layer = 0;         // whose output it is: 0 the last, 1 the one before
   bool after_norm = false;
-  // Keys and values of positions from `position` on (model::TargetRowShape),
-  // [rows, row_size], and not hidden states. Only over streams.
+  // Rows of positions from `position` on (model::TargetRowShape), [rows,
+  // row_size]: keys and values, or features, and not hidden states. Only over
+  // streams.
   bool is_rows = false;
   bool operator==(const TensorTag&) const = default;
 };
@@ -36,8 +37,15 @@ struct Tensor {
   // Of the values' memory. Null: the maker of the tensor owns it, and says how
   // long it is valid.
   std::shared_ptr<const void> owner;
+  // On the wire: its values are numbers of bf16, or are rounded to them. Only
+  // of rows; what goes over a link is float32.
+  bool in_bf16 = false;
 
   size_t num_bytes() const { return values.size() * sizeof(float); }
+  // Of the values on a stream.
+  size_t wire_bytes() const {
+    return values.size() * (in_bf16 ? sizeof(uint16_t) : sizeof(float));
+  }
 
   // Makes these its values.
   void Own(std::vector<float> floats);

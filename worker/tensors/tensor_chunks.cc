@@ -5,7 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "common/check.h"
+#include "kernels/dtype.h"
 
 namespace nacre::worker {
 namespace {
@@ -14,6 +16,26 @@ static_assert(std::endian::native == std::endian::little,
               "values are sent as they lie in memory");
 
 constexpr size_t kMaxRank = 4;
+
+template <typename T>
+absl::string_view BytesOf(absl::Span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(T)};
+}
+
+// Into float32. The bytes are whole numbers, at any address.
+void Decode(const TensorChunk& chunk, float* out) {
+  if (!chunk.in_bf16) {
+    std::memcpy(out, chunk.data.data(), chunk.data.size());
+    return;
+  }
+  const char* in = chunk.data.data();
+  for (size_t i = 0; i < chunk.data.size() / sizeof(uint16_t); ++i) {
+    uint16_t half;
+    std::memcpy(&half, in + i * sizeof half, sizeof half);
+    out[i] = kernels::FromBF16(half);
+  }
+}
 
 }  // namespace
 
@@ -29,15 +51,35 @@ absl::optional<size_t> NumValues(const std::vector<int>& shape, size_t limit) {
   return count;
 }
 
-TensorChunk ChunkAt(const Tensor& tensor, size_t offset, size_t max_bytes) {
-  NACRE_CHECK(offset < tensor.num_bytes(), "a chunk past the end");
+WireTensor Encode(const Tensor& tensor) {
+  WireTensor wire;
+  wire.tag = tensor.tag;
+  wire.shape = tensor.shape;
+  wire.in_bf16 = tensor.in_bf16;
+  if (!tensor.in_bf16) {
+    const Tensor on_host = tensor.OnHost();
+    wire.bytes = BytesOf(on_host.values.host());
+    wire.owner = on_host.owner;
+    return wire;
+  }
+  std::vector<float> copy;
+  const absl::Span<const float> values = tensor.values.OnHost(&copy);
+  const auto halves = std::make_shared<std::vector<uint16_t>>(values.size());
+  std::transform(values.begin(), values.end(), halves->begin(),
+                 kernels::ToBF16);
+  wire.bytes = BytesOf(absl::Span<const uint16_t>(*halves));
+  wire.owner = halves;
+  return wire;
+}
+
+TensorChunk ChunkAt(const WireTensor& tensor, size_t offset, size_t max_bytes) {
+  NACRE_CHECK(offset < tensor.bytes.size(), "a chunk past the end");
   TensorChunk chunk;
   chunk.tag = tensor.tag;
   chunk.shape = tensor.shape;
+  chunk.in_bf16 = tensor.in_bf16;
   chunk.offset = offset;
-  chunk.data = absl::string_view(
-      reinterpret_cast<const char*>(tensor.values.host().data()) + offset,
-      std::min(max_bytes, tensor.num_bytes() - offset));
+  chunk.data = tensor.bytes.substr(offset, max_bytes);
   return chunk;
 }
 
@@ -48,7 +90,8 @@ TensorAssembler::Outcome TensorAssembler::Drop(Outcome outcome) {
 
 TensorAssembler::Outcome TensorAssembler::Add(const TensorChunk& chunk,
                                               size_t num_values) {
-  const size_t num_bytes = num_values * sizeof(float);
+  const size_t element = chunk.in_bf16 ? sizeof(uint16_t) : sizeof(float);
+  const size_t num_bytes = num_values * element;
   if (chunk.offset == 0) {
     // More than is expected is as wrong as less: no memory is given to it.
     if (NumValues(chunk.shape, num_values) != num_values) {
@@ -58,15 +101,17 @@ TensorAssembler::Outcome TensorAssembler::Add(const TensorChunk& chunk,
     received_ = 0;
     tensor_.tag = chunk.tag;
     tensor_.shape = chunk.shape;
+    tensor_.in_bf16 = chunk.in_bf16;
     values_.resize(num_values);
   }
   if (!open_ || chunk.offset != received_ || chunk.tag != tensor_.tag ||
-      chunk.shape != tensor_.shape || values_.size() != num_values ||
-      chunk.data.empty() || chunk.data.size() > num_bytes - received_) {
+      chunk.shape != tensor_.shape || chunk.in_bf16 != tensor_.in_bf16 ||
+      values_.size() != num_values || chunk.data.empty() ||
+      chunk.data.size() % element != 0 ||
+      chunk.data.size() > num_bytes - received_) {
     return Drop(Outcome::kMalformed);
   }
-  std::memcpy(reinterpret_cast<char*>(values_.data()) + received_,
-              chunk.data.data(), chunk.data.size());
+  Decode(chunk, values_.data() + received_ / element);
   received_ += chunk.data.size();
   if (received_ < num_bytes) return Outcome::kPart;
   return Drop(Outcome::kWhole);

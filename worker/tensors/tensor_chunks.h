@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -21,16 +22,29 @@ inline constexpr size_t kMaxChunkBytes = size_t{1} << 20;
 struct TensorChunk {
   TensorTag tag;
   std::vector<int> shape;
-  uint64_t offset = 0;     // in bytes
-  absl::string_view data;  // float32, little endian; not owned
+  bool in_bf16 = false;    // else float32
+  uint64_t offset = 0;     // in bytes of that type
+  absl::string_view data;  // of that type, little endian; not owned
 };
+
+// A tensor as a stream has it. Copies share the bytes.
+struct WireTensor {
+  TensorTag tag;
+  std::vector<int> shape;
+  bool in_bf16 = false;               // else float32
+  absl::string_view bytes;            // its values, little endian
+  std::shared_ptr<const void> owner;  // of the bytes
+};
+
+// Shares float32 values that the tensor owns on the host; makes others.
+WireTensor Encode(const Tensor& tensor);
 
 // Of a tensor. nullopt: it is no shape, or one of more values than `limit`.
 absl::optional<size_t> NumValues(const std::vector<int>& shape, size_t limit);
 
-// The piece from `offset` on, with at most `max_bytes` (a multiple of 4), of a
-// tensor on the host. Its data is the tensor's.
-TensorChunk ChunkAt(const Tensor& tensor, size_t offset,
+// The piece from `offset` on, with at most `max_bytes` (a multiple of 4). Its
+// data is the tensor's.
+TensorChunk ChunkAt(const WireTensor& tensor, size_t offset,
                     size_t max_bytes = kMaxChunkBytes);
 
 // Puts the tensors of one stream together, one at a time.

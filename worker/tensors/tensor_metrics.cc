@@ -9,14 +9,15 @@ using telemetry::MetricFamilies;
 
 void AddSent(const TensorPublisher::Stats& stats, MetricFamilies* families) {
   families->Gauge("nacre_target_tensor_channels",
-                  "Sessions whose hidden states, or keys and values, drafts "
-                  "read, once a draft.",
+                  "Sessions whose hidden states, keys and values or features "
+                  "drafts read, once a draft.",
                   stats.subscriptions);
   families->Count("nacre_target_tensors_sent_total",
-                  "Hidden states, and runs of keys and values, sent to drafts.",
+                  "Hidden states, and runs of keys and values or of features, "
+                  "sent to drafts.",
                   static_cast<double>(stats.sent));
   families->Count("nacre_target_tensor_bytes_sent_total",
-                  "Bytes of their values.",
+                  "Bytes of their values, as they were sent.",
                   static_cast<double>(stats.sent_bytes));
   families->Count("nacre_target_tensors_replaced_total",
                   "Hidden states that were not sent: the draft was slow, and a "
@@ -41,10 +42,11 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
       "of a closed session; malformed; or lost with an NCCL link.";
   families->Count(
       "nacre_draft_tensors_received_total",
-      "Hidden states, and runs of keys and values, that came whole.",
+      "Hidden states, and runs of keys and values or of features, that came "
+      "whole.",
       static_cast<double>(stats.received));
   families->Count("nacre_draft_tensor_bytes_received_total",
-                  "Bytes of their values.",
+                  "Bytes of their values, as they came.",
                   static_cast<double>(stats.received_bytes));
   families->Count("nacre_draft_tensors_used_total",
                   "Hidden states that length policies were given.",

@@ -25,7 +25,7 @@ class TensorPublisher {
     int readers = 0;          // connections
     int subscriptions = 0;    // of all of them
     uint64_t sent = 0;        // tensors, to each reader
-    uint64_t sent_bytes = 0;  // of values
+    uint64_t sent_bytes = 0;  // of values, as they are sent
     uint64_t replaced = 0;    // tensors that a newer one took the place of
     // Of links beside the connections; none where a transport has none.
     int links = 0;                 // that are up
@@ -39,13 +39,15 @@ class TensorPublisher {
   // the caller need not make it.
   virtual bool HasReaders(uint64_t channel) const = 0;
 
-  // What a reader wants of a channel's keys and values.
+  // What a reader wants of a channel's rows: keys and values, or features.
   struct RowsWanted {
     model::TargetRowShape shape;
     std::string target_fingerprint;  // empty: the reader does not know
     int first = 0;                   // the next one that it gets
     int end = 0;                     // above `first`
     uint32_t epoch = 0;              // that the rows are to say
+    // Of the draft whose features those are; empty: keys and values.
+    std::string draft_fingerprint = {};
     bool operator==(const RowsWanted&) const = default;
   };
   // From now on called when a reader has come to want rows, or can take more of
@@ -72,6 +74,13 @@ class TensorPublisher {
     static_cast<void>(channel);
     static_cast<void>(wanted);
     static_cast<void>(why);
+  }
+  // Those that want this get rows from `to` on; the ones before are lost. Of
+  // features alone. An earlier position than their next one changes nothing.
+  virtual void SkipRows(uint64_t channel, const RowsWanted& wanted, int to) {
+    static_cast<void>(channel);
+    static_cast<void>(wanted);
+    static_cast<void>(to);
   }
 
   // Sends the tensor to all readers of its channel. It replaces an earlier one

@@ -43,12 +43,14 @@ class TensorSink {
 
 class TensorReader {
  public:
-  // Positions of keys and values, from the first one on.
+  // Keys and values, or features, of positions from the first one on.
   struct Rows {
     model::TargetRowShape shape;
     std::string target_fingerprint;  // that it was made for; empty: not known
     int end = 0;                     // the first that is not wanted yet
     uint32_t epoch = 0;              // that the rows will say
+    // Of the draft whose features those are; empty: keys and values.
+    std::string draft_fingerprint = {};
   };
   struct Subscription {
     std::string address;    // of the worker that publishes
@@ -63,7 +65,7 @@ class TensorReader {
   // Counts are of its life.
   struct Stats {
     uint64_t received = 0;        // tensors that sinks were given
-    uint64_t received_bytes = 0;  // of their values
+    uint64_t received_bytes = 0;  // of their values, as they came
     uint64_t malformed = 0;       // pieces that made no sense: dropped
     uint64_t lost_channels = 0;   // that sinks were told of
     // Of links beside the connections; none where a transport has none.

@@ -34,12 +34,12 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
   absl::optional<RowsWanted> WantedRows(uint64_t channel,
                                         int there) const override {
     for (const auto& [key, reading] : tensors_->subscriptions_) {
-      const auto& rows = reading.subscription.rows;
-      if (key.second == channel && rows.has_value() &&
-          reading.subscription.address == address_ &&
-          reading.next < std::min(rows->end, there)) {
-        return RowsWanted{rows->shape, rows->target_fingerprint, reading.next,
-                          rows->end, rows->epoch};
+      if (key.second != channel || reading.subscription.address != address_) {
+        continue;
+      }
+      const absl::optional<RowsWanted> wanted = Wanted(reading);
+      if (wanted.has_value() && reading.next < std::min(wanted->end, there)) {
+        return wanted;
       }
     }
     return absl::nullopt;
@@ -69,6 +69,15 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
     }
   }
 
+  void SkipRows(uint64_t channel, const RowsWanted& wanted, int to) override {
+    for (auto& [key, reading] : tensors_->subscriptions_) {
+      if (key.second == channel && reading.subscription.address == address_ &&
+          Wanted(reading) == wanted) {
+        reading.next = std::max(reading.next, to);
+      }
+    }
+  }
+
   void Publish(const worker::Tensor& tensor) override {
     auto& subscriptions = tensors_->subscriptions_;
     for (auto it = subscriptions.begin(); it != subscriptions.end();) {
@@ -90,6 +99,15 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
   }
 
  private:
+  // nullopt: hidden states.
+  static absl::optional<RowsWanted> Wanted(const Reading& reading) {
+    const auto& rows = reading.subscription.rows;
+    if (!rows.has_value()) return absl::nullopt;
+    return RowsWanted{rows->shape,  rows->target_fingerprint,
+                      reading.next, rows->end,
+                      rows->epoch,  rows->draft_fingerprint};
+  }
+
   Tensors* const tensors_;
   const std::string address_;
   std::function<void()> wake_;

@@ -1,7 +1,7 @@
 // The channels for a target's tensors in the world: one takes a delay of its
 // own, and a channel may end at any time. A hidden state may get lost, overtake
-// the commit that it belongs to or come long after it. Keys and values keep
-// their order, and may come again. Only for the world's own sources.
+// the commit that it belongs to or come long after it. Rows keep their order,
+// and may come again. Only for the world's own sources.
 
 #ifndef TESTS_SIMULATION_PROTOCOL_WORLD_TENSORS_H_
 #define TESTS_SIMULATION_PROTOCOL_WORLD_TENSORS_H_

@@ -88,7 +88,7 @@ class LinkReceiverTest : public ::testing::Test {
 
   // Of a tensor whose values come over the link.
   static TensorChunk HeaderOf(const Tensor& tensor) {
-    TensorChunk header = ChunkAt(tensor, 0);
+    TensorChunk header = ChunkAt(Encode(tensor), 0);
     header.data = {};
     return header;
   }
@@ -168,7 +168,14 @@ TEST_F(LinkReceiverTest, HeadersThatSkipATransferMakeNoSense) {
 TEST_F(LinkReceiverTest, HeadersWithDataMakeNoSense) {
   AwaitUp();
   const Tensor tensor = RandomTensor(5, 1, 3);
-  ExpectRefusal(ChunkAt(tensor, 0), 1, "makes no sense");
+  ExpectRefusal(ChunkAt(Encode(tensor), 0), 1, "makes no sense");
+}
+
+TEST_F(LinkReceiverTest, HeadersOfBF16MakeNoSense) {
+  AwaitUp();
+  TensorChunk header = HeaderOf(RandomTensor(5, 1, 3));
+  header.in_bf16 = true;
+  ExpectRefusal(header, 1, "makes no sense");
 }
 
 TEST_F(LinkReceiverTest, HeadersOfMoreThanATransferHoldsMakeNoSense) {

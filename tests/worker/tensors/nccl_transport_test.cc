@@ -390,13 +390,13 @@ TEST_F(NcclTransportTest, AHeaderWithoutALinkIsMalformed) {
       v1::TensorRequest request;
       stream->Read(&request);
       v1::TensorEvent event;
-      FillChunk(ChunkAt(AnyBits(5, 1, 10), 0), event.mutable_chunk());
+      FillChunk(ChunkAt(Encode(AnyBits(5, 1, 10)), 0), event.mutable_chunk());
       event.mutable_chunk()->set_link_transfer(1);
       stream->Write(event);
       event.mutable_link()->set_step(v1::LINK_STEP_OFFERED);
       event.mutable_link()->set_id("another's");
       stream->Write(event);
-      FillChunk(ChunkAt(AnyBits(5, 2, 10), 0), event.mutable_chunk());
+      FillChunk(ChunkAt(Encode(AnyBits(5, 2, 10)), 0), event.mutable_chunk());
       stream->Write(event);
       while (stream->Read(&request)) {
       }

@@ -45,7 +45,7 @@ class ScriptedPeer final : public v1::Tensors::Service {
 
   static v1::TensorEvent Chunk(const Tensor& tensor) {
     v1::TensorEvent event;
-    FillChunk(ChunkAt(tensor, 0), event.mutable_chunk());
+    FillChunk(ChunkAt(Encode(tensor), 0), event.mutable_chunk());
     return event;
   }
 
@@ -64,6 +64,10 @@ TEST(TensorReaderClient, WhatMakesNoSenseIsCountedAndDropped) {
     bad.mutable_chunk()->set_offset(4);
     stream->Write(bad);
     bad = good;
+    bad.mutable_chunk()->set_type(v1::ELEMENT_TYPE_BF16);
+    bad.mutable_chunk()->mutable_data()->resize(15);
+    stream->Write(bad);
+    bad = good;
     bad.mutable_chunk()->clear_data();
     stream->Write(bad);
     stream->Write(v1::TensorEvent());  // nothing
@@ -79,7 +83,7 @@ TEST(TensorReaderClient, WhatMakesNoSenseIsCountedAndDropped) {
             ValuesOf(RandomTensor(5, 1, 8)));
   EXPECT_EQ(sink->num_tensors(), 0u);
   const TensorReader::Stats stats = reader.stats();
-  EXPECT_EQ(stats.malformed, 3u);
+  EXPECT_EQ(stats.malformed, 4u);
   EXPECT_EQ(stats.received, 1u);
   EXPECT_EQ(stats.received_bytes, 8 * sizeof(float));
   EXPECT_EQ(stats.lost_channels, 0u);

@@ -1,11 +1,12 @@
-// Keys and values from their publisher to their readers: all in order, as far
-// as they were asked for, and never in a heap.
+// Keys and values, and features, from their publisher to their readers: all in
+// order, as far as they were asked for, and never in a heap.
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "kernels/dtype.h"
+#include "tests/worker/tensors/random_tensor.h"
 #include "tests/worker/tensors/recording_sink.h"
 #include "worker/tensors/chunk_convert.h"
 #include "worker/tensors/publisher_service.h"
@@ -41,18 +44,47 @@ class RowsTest : public ::testing::Test {
 
   std::shared_ptr<RecordingSink> Subscribe(TensorReader& reader,
                                            uint64_t channel, int end) {
+    return Subscribe(reader, channel, kRowSize,
+                     {kShape, "made for this", end, /*epoch=*/9});
+  }
+  std::shared_ptr<RecordingSink> Subscribe(TensorReader& reader,
+                                           uint64_t channel, size_t row_size,
+                                           const TensorReader::Rows& rows) {
     auto sink = std::make_shared<RecordingSink>();
     TensorReader::Subscription subscription;
     subscription.address = server_->address();
     subscription.channel = channel;
-    subscription.num_values = kRowSize;
+    subscription.num_values = row_size;
     subscription.sink = sink;
-    subscription.rows = {kShape, "made for this", end, /*epoch=*/9};
+    subscription.rows = rows;
     const int before = publisher_.stats().subscriptions;
     reader.Subscribe(std::move(subscription));
     EXPECT_TRUE(
         Eventually([&] { return publisher_.stats().subscriptions > before; }));
     return sink;
+  }
+  static model::TargetRowShape Features(int count) {
+    model::TargetRowShape shape;
+    shape.num_features = count;
+    return shape;
+  }
+  // What the publisher says to these requests on a stream of their own, until
+  // it is asked for no more.
+  std::vector<v1::ChannelError> Refusals(const v1::TensorRequest& request) {
+    grpc::ClientContext context;
+    const auto stream = stub_->Read(&context);
+    EXPECT_TRUE(stream->Write(request));
+    v1::TensorRequest last;
+    last.add_subscribe(0);
+    EXPECT_TRUE(stream->Write(last));
+    std::vector<v1::ChannelError> errors;
+    v1::TensorEvent event;
+    while (stream->Read(&event) && event.error().channel() != 0) {
+      errors.push_back(event.error());
+    }
+    stream->WritesDone();
+    EXPECT_TRUE(stream->Finish().ok());
+    return errors;
   }
   static Tensor Rows(uint64_t channel, int first, int count) {
     Tensor tensor;
@@ -112,6 +144,100 @@ TEST_F(RowsTest, AllComeInOrderAsFarAsTheyAreWanted) {
   reader.WantRows(5, 10);
   Publish(5, 9, 1);
   EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 9);
+}
+
+TEST_F(RowsTest, FeaturesAreOfADraft) {
+  TensorReaderClient reader({});
+  const TensorReader::Rows rows = {Features(12), "made for this", 7, 9,
+                                   "the draft"};
+  const auto sink = Subscribe(reader, 5, kRowSize, rows);
+  const RowsWanted wanted = {Features(12), "made for this", 0, 7, 9,
+                             "the draft"};
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), wanted);
+  Publish(5, 0, 7);
+  EXPECT_EQ(ValuesOf(sink->AwaitTensor().tensor), ValuesOf(Rows(5, 0, 7)));
+  reader.WantRows(5, 9);
+  Publish(5, 7, 2);
+  EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 7);
+}
+
+// 3 MiB for each of two readers, and rows of the exact numbers beside.
+TEST_F(RowsTest, InBF16TheyComeRoundedAndAsHalfTheBytes) {
+  constexpr int kCount = 24, kSize = 1 << 16;
+  TensorReaderClient reader({}), second({});
+  const TensorReader::Rows rows = {Features(kSize), "", 100, 9, "the draft"};
+  const auto a = Subscribe(reader, 5, kSize, rows);
+  const auto b = Subscribe(second, 5, kSize, rows);
+  Tensor sent = RandomTensor(5, 0, kCount * kSize);
+  sent.tag = Rows(5, 0, 1).tag;
+  sent.shape = {kCount, kSize};
+  sent.in_bf16 = true;
+  const std::vector<float> exact = ValuesOf(sent);
+  std::vector<float> lent = exact;
+  sent.owner = nullptr;
+  sent.values = kernels::FloatView(lent);
+  publisher_.PublishRows(sent);
+  lent.assign(lent.size(), 0.0f);  // the engine's next step
+  for (const auto& sink : {a, b}) {
+    const Tensor came = sink->AwaitTensor().tensor;
+    EXPECT_EQ(came.tag, sent.tag);
+    EXPECT_EQ(came.shape, sent.shape);
+    EXPECT_TRUE(came.in_bf16);
+    const std::vector<float> values = ValuesOf(came);
+    ASSERT_EQ(values.size(), exact.size());
+    size_t num_rounded = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], kernels::FromBF16(kernels::ToBF16(exact[i]))) << i;
+      num_rounded += values[i] != exact[i] ? 1 : 0;
+    }
+    EXPECT_GT(num_rounded, values.size() / 2);
+  }
+  const size_t bytes = exact.size() * sizeof(uint16_t);
+  EXPECT_EQ(reader.stats().received_bytes, bytes);
+  EXPECT_TRUE(Eventually([&] { return publisher_.stats().sent == 2; }));
+  EXPECT_EQ(publisher_.stats().sent_bytes, 2 * bytes);
+
+  const auto keys = Subscribe(reader, 6, 100);
+  Publish(6, 0, 4);
+  const Tensor came = keys->AwaitTensor().tensor;
+  EXPECT_FALSE(came.in_bf16);
+  EXPECT_EQ(ValuesOf(came), ValuesOf(Rows(6, 0, 4)));
+  EXPECT_EQ(reader.stats().received_bytes,
+            bytes + 4 * kRowSize * sizeof(float));
+}
+
+TEST_F(RowsTest, ThoseBeforeASkipAreLost) {
+  TensorReaderClient first({}), second({});
+  const TensorReader::Rows rows = {Features(12), "", 100, 9, "the draft"};
+  const auto a = Subscribe(first, 5, kRowSize, rows);
+  const RowsWanted wanted = *publisher_.WantedRows(5, 1000);
+  RowsWanted another = wanted;
+  another.draft_fingerprint = "another draft";
+  publisher_.SkipRows(5, another, 40);
+  publisher_.SkipRows(6, wanted, 40);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), wanted);
+  publisher_.SkipRows(5, wanted, 40);
+  EXPECT_EQ(publisher_.WantedRows(5, 40), absl::nullopt);
+  Publish(5, 40, 2);
+  EXPECT_EQ(a->AwaitTensor().tensor.tag.position, 40);
+  // It goes on from there, and never back.
+  const RowsWanted next = *publisher_.WantedRows(5, 1000);
+  EXPECT_EQ(next.first, 42);
+  publisher_.SkipRows(5, next, 10);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), next);
+  // Others are where they are.
+  const auto b = Subscribe(second, 5, kRowSize, rows);
+  publisher_.SkipRows(5, next, 50);
+  EXPECT_EQ(publisher_.WantedRows(5, 50), wanted);
+  publisher_.PublishRows(Rows(5, 0, 50));
+  EXPECT_EQ(b->AwaitTensor().tensor.shape[0], 50);
+  // Now both want the same. Beyond what was asked for nothing comes until one
+  // asks on.
+  publisher_.SkipRows(5, *publisher_.WantedRows(5, 1000), 200);
+  EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt);
+  first.WantRows(5, 300);
+  Publish(5, 200, 1);
+  EXPECT_EQ(a->AwaitTensor().tensor.tag.position, 200);
 }
 
 TEST_F(RowsTest, EachReaderIsWhereItIs) {
@@ -219,14 +345,6 @@ TEST_F(RowsTest, StrangeRequestsAreBoundedOrRefused) {
   ASSERT_TRUE(stream->Read(&event));
   EXPECT_EQ(event.error().channel(), 0u);
   EXPECT_EQ(event.error().code(), 3u);
-  v1::TensorRequest long_name;
-  long_name.add_rows()->set_channel(9);
-  long_name.mutable_rows(0)->set_target_fingerprint(std::string(65, 'f'));
-  ASSERT_TRUE(stream->Write(long_name));
-  ASSERT_TRUE(stream->Read(&event));
-  EXPECT_EQ(event.error().channel(), 9u);
-  EXPECT_EQ(event.error().code(), 3u);
-  EXPECT_THAT(event.error().message(), HasSubstr("65 characters"));
   // It wants nothing, and what it expects is no overflow.
   EXPECT_EQ(publisher_.WantedRows(5, 1000), absl::nullopt);
   publisher_.PublishRows(Rows(5, 1 << 30, 1));
@@ -238,6 +356,64 @@ TEST_F(RowsTest, StrangeRequestsAreBoundedOrRefused) {
   stream->WritesDone();
   EXPECT_FALSE(stream->Read(&event));
   EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(RowsTest, LongFingerprintsAreRefused) {
+  v1::TensorRequest request;
+  for (uint64_t channel = 1; channel <= 4; ++channel) {
+    v1::RowsRequest* const rows = request.add_rows();
+    rows->set_channel(channel);
+    rows->set_num_features(12);
+    const std::string name(channel % 2 == 0 ? 64 : 65, 'f');
+    if (channel <= 2) rows->set_target_fingerprint(name);
+    if (channel > 2) rows->set_draft_fingerprint(name);
+  }
+  const std::vector<v1::ChannelError> errors = Refusals(request);
+  ASSERT_EQ(errors.size(), 2u);
+  EXPECT_EQ(errors[0].channel(), 1u);
+  EXPECT_EQ(errors[0].code(), 3u);
+  EXPECT_THAT(errors[0].message(),
+              HasSubstr("target_fingerprint of 65 characters"));
+  EXPECT_EQ(errors[1].channel(), 3u);
+  EXPECT_EQ(errors[1].code(), 3u);
+  EXPECT_THAT(errors[1].message(),
+              HasSubstr("draft_fingerprint of 65 characters"));
+}
+
+TEST_F(RowsTest, RowsOfBothKindsOrOfNoneAreRefused) {
+  v1::TensorRequest request;
+  const auto add = [&request](uint32_t layers, uint32_t heads, uint32_t dim,
+                              uint32_t features) {
+    v1::RowsRequest* const rows = request.add_rows();
+    rows->set_channel(static_cast<uint64_t>(request.rows_size()));
+    rows->set_num_layers(layers);
+    rows->set_num_key_value_heads(heads);
+    rows->set_head_dim(dim);
+    rows->set_num_features(features);
+  };
+  add(0, 0, 0, 0);
+  add(2, 0, 3, 0);
+  add(2, 1, 3, 12);
+  add(0, 0, 3, 12);
+  const size_t num_refused = static_cast<size_t>(request.rows_size());
+  add(2, 1, 3, 0);
+  add(0, 0, 0, 12);
+  const std::vector<v1::ChannelError> errors = Refusals(request);
+  ASSERT_EQ(errors.size(), num_refused);
+  for (size_t i = 0; i < errors.size(); ++i) {
+    EXPECT_EQ(errors[i].channel(), i + 1);
+    EXPECT_EQ(errors[i].code(), 3u);
+  }
+  EXPECT_THAT(errors[3].message(),
+              HasSubstr("0 layers, 0 heads, 3 elements a head and 12 feat"));
+}
+
+TEST_F(RowsTest, FeaturesAreBounded) {
+  TensorReaderClient reader({});
+  const auto sink = Subscribe(
+      reader, 5, kRowSize,
+      {Features(std::numeric_limits<int>::max()), "", 7, 9, "the draft"});
+  EXPECT_EQ(publisher_.WantedRows(5, 1000)->shape, Features(1 << 16));
 }
 
 // Rows of another size than was asked for end the channel.
@@ -253,7 +429,7 @@ TEST_F(RowsTest, TheReaderRefusesWhatItDidNotAskFor) {
         v1::TensorRequest request;
         stream->Read(&request);
         v1::TensorEvent event;
-        FillChunk(ChunkAt(tensor_, 0), event.mutable_chunk());
+        FillChunk(ChunkAt(Encode(tensor_), 0), event.mutable_chunk());
         stream->Write(event);
         while (stream->Read(&request)) {
         }
