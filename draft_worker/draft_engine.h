@@ -90,11 +90,11 @@ class DraftEngine final
 
   // What became of the target's tensors. Any thread may ask.
   worker::TensorUse tensor_use() const {
-    worker::TensorUse use = hidden_.use();
-    const worker::TensorUse rows = rows_.use();
-    use.stale += rows.stale;
-    use.rows = rows.rows;
-    use.missing_rows = rows.missing_rows;
+    worker::TensorUse use = rows_.use();
+    const worker::TensorUse hidden = hidden_.use();
+    use.used = hidden.used;
+    use.stale += hidden.stale;
+    use.lag_ns = hidden.lag_ns;
     return use;
   }
 

@@ -195,6 +195,7 @@ bool RowReceiver::OnLost(uint64_t channel) {
 void RowReceiver::OnCommit(Session& session) {
   SeenTarget& seen = *session.seen;
   // Of the last committed token the target has no row.
+  ++num_commits_;
   num_missing_ += static_cast<uint64_t>(
       std::max(0, session.schedule.committed_length() - 1 -
                       seen.rows->length() - seen.num_early));
@@ -210,6 +211,7 @@ worker::TensorUse RowReceiver::use() const {
   worker::TensorUse use;
   use.stale = num_stale_;
   use.rows = num_rows_;
+  use.row_commits = num_commits_;
   use.missing_rows = num_missing_;
   return use;
 }

@@ -93,6 +93,7 @@ class RowReceiver {
   absl::flat_hash_map<uint64_t, Session*> by_channel_;
   std::atomic<uint64_t> num_stale_{0};
   std::atomic<uint64_t> num_rows_{0};
+  std::atomic<uint64_t> num_commits_{0};
   std::atomic<uint64_t> num_missing_{0};
   bool has_logged_room_ = false;
   const std::shared_ptr<TensorInbox> inbox_;  // outlives this in calls to it

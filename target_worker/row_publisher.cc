@@ -85,6 +85,15 @@ bool RowPublisher::PublishRows(const EngineSession& session, int there) {
     }
     // Of what the prefix cache brought there are none, as long as no step ran.
     if (session.shelved->end <= wanted->first) return false;
+    if (session.shelved->first >= wanted->end) {
+      // It asks for more only as rows come.
+      tensors_->RefuseRows(
+          channel, *wanted,
+          absl::ResourceExhaustedError(absl::StrCat(
+              "features before position ", session.shelved->first,
+              " are dropped, those to ", wanted->end, " were asked for")));
+      return true;
+    }
     if (session.shelved->first > wanted->first) {
       tensors_->SkipRows(channel, *wanted, session.shelved->first);
       return true;

@@ -54,6 +54,17 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
   families->Count("nacre_draft_tensor_lag_seconds_total",
                   "For how long these were missing, each from its commit.",
                   static_cast<double>(use.lag_ns) * 1e-9);
+  families->Count("nacre_draft_target_rows_total",
+                  "Rows of keys and values, or of features, that came: one for "
+                  "each position.",
+                  static_cast<double>(use.rows));
+  families->Count("nacre_draft_target_row_commits_total",
+                  "Commits of requests whose draft reads such rows.",
+                  static_cast<double>(use.row_commits));
+  families->Count("nacre_draft_target_rows_missing_total",
+                  "Positions that had no row yet, added up over these commits: "
+                  "how far rows lag behind.",
+                  static_cast<double>(use.missing_rows));
   families->Count(kDropped, kDroppedHelp, static_cast<double>(use.stale),
                   {{"reason", "stale"}});
   families->Count(kDropped, kDroppedHelp, static_cast<double>(stats.malformed),

@@ -28,6 +28,11 @@ struct TensorUse {
   uint64_t used = 0;   // that its length policies were given
   uint64_t stale = 0;  // late, of another epoch, or of a closed session
   int64_t lag_ns = 0;  // for which the used ones were missing
+  // Rows of positions, of sessions that read some: those that came, the commits
+  // that were applied meanwhile, and the positions that had none yet at each.
+  uint64_t rows = 0;
+  uint64_t row_commits = 0;
+  uint64_t missing_rows = 0;
 };
 
 // A reader. Called on the transport's threads, one channel's calls in order:

@@ -58,6 +58,9 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
   use.used = 5;
   use.lag_ns = 1'500'000'000;
   use.stale = 4;
+  use.rows = 10;
+  use.row_commits = 11;
+  use.missing_rows = 12;
   const Samples samples = telemetry::Collect(OfDraft(stats, use));
   const std::string labels = "{role=\"draft\",worker=\"host:1\"";
   const std::string own = labels + "}";
@@ -67,6 +70,9 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
       {"nacre_draft_tensor_bytes_received_total" + own, 144},
       {"nacre_draft_tensors_used_total" + own, 5},
       {"nacre_draft_tensor_lag_seconds_total" + own, 1.5},
+      {"nacre_draft_target_rows_total" + own, 10},
+      {"nacre_draft_target_row_commits_total" + own, 11},
+      {"nacre_draft_target_rows_missing_total" + own, 12},
       {dropped + ",reason=\"stale\"}", 4},
       {dropped + ",reason=\"malformed\"}", 2},
       {dropped + ",reason=\"nccl\"}", 8},
