@@ -105,7 +105,7 @@ class RemoteEagle::Features final : public TargetSequence {
   }
 
  private:
-  static constexpr int kMostForgotten = 64;  // rows that stay for a while
+  static constexpr int kMostForgotten = 16;  // rows that stay for a while
 
   const size_t size_;
   const int max_length_;
@@ -374,7 +374,8 @@ absl::StatusOr<absl::Span<const float>> RemoteEagle::Forward(
       text.FillSlot(rows.nodes[node].slot, rows.token_ids[num_text + node]);
     }
     if (rows.target != nullptr) {
-      static_cast<Features*>(rows.target)->Forget(text.known() - 1);
+      // The last known token may be a guess, and another one take its place.
+      static_cast<Features*>(rows.target)->Forget(text.known() - 2);
     }
   }
   return Pick(logits);

@@ -1,13 +1,11 @@
 // A GliDe draft on a worker of its own: the target's keys and values come to it
 // between real processes, and no token depends on whether they do.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-#include "common/files.h"
 #include "tests/integration/proxied_pair.h"
 
 namespace nacre::integration {
@@ -82,22 +80,8 @@ TEST_F(GlideRemoteTest, ALostChannelCostsNoToken) {
 }
 
 TEST_F(GlideRemoteTest, IsNoTarget) {
-  tools::ChildProcess::Options options;
-  options.argv = {NACRE_BIN "/nacre-target-worker",
-                  "--model",
-                  NACRE_MODELS "/glide",
-                  "--coordinator",
-                  "127.0.0.1:1",
-                  "--cpus",
-                  "0"};
-  options.log_file = folder_.path() + "/refused.log";
-  auto process = tools::ChildProcess::Start(options);
-  ASSERT_TRUE(process.ok()) << process.status();
-  EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(1)));
-  EXPECT_EQ((*process)->Poll().value_or("runs"), "exit code 1");
-  const auto log = ReadFile(options.log_file);
-  EXPECT_THAT(log.value_or(""),
-              ::testing::HasSubstr("a GliDe draft is no target"));
+  ExpectRefused("target", {"--model", NACRE_MODELS "/glide"},
+                "a GliDe draft is no target");
   processes_->Stop();
 }
 

@@ -5,6 +5,7 @@
 #ifndef TESTS_INTEGRATION_PROXIED_PAIR_H_
 #define TESTS_INTEGRATION_PROXIED_PAIR_H_
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -29,11 +30,14 @@ class ProxiedPairTest : public ::testing::Test {
                                           : "");
         }) {}
 
-  // Before all else. `draft_args`: more flags of the draft worker.
-  void Start(const std::vector<std::string>& draft_args) {
+  // Before all else. More flags of the workers.
+  void Start(const std::vector<std::string>& draft_args,
+             const std::vector<std::string>& target_args = {}) {
     Processes::Options options;
-    options.by_role["target"] = {"--advertise", to_target_.address(),
-                                 "--address-file", AddressFile()};
+    std::vector<std::string>& target = options.by_role["target"];
+    target = {"--advertise", to_target_.address(), "--address-file",
+              AddressFile()};
+    target.insert(target.end(), target_args.begin(), target_args.end());
     options.by_role["draft"] = draft_args;
     processes_ = std::make_unique<Processes>(options);
     processes_->StartWorkers();
@@ -53,6 +57,22 @@ class ProxiedPairTest : public ::testing::Test {
   // What the target says by itself.
   Tokens Expected(int kind, int max_tokens) {
     return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, max_tokens)));
+  }
+  // A worker that does not start says so in its log.
+  void ExpectRefused(const std::string& role,
+                     const std::vector<std::string>& args,
+                     const std::string& why) {
+    tools::ChildProcess::Options options;
+    options.argv = {std::string(NACRE_BIN "/nacre-") + role + "-worker",
+                    "--coordinator", "127.0.0.1:1", "--cpus", "0"};
+    options.argv.insert(options.argv.end(), args.begin(), args.end());
+    options.log_file = folder_.path() + "/refused.log";
+    auto process = tools::ChildProcess::Start(options);
+    ASSERT_TRUE(process.ok()) << process.status();
+    EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(1)));
+    EXPECT_EQ((*process)->Poll().value_or("runs"), "exit code 1");
+    const auto log = ReadFile(options.log_file);
+    EXPECT_THAT(log.value_or(""), ::testing::HasSubstr(why));
   }
   double Metric(const std::string& name,
                 const std::string& process = "coordinator",

@@ -229,6 +229,31 @@ TEST_P(RemoteEagleTest, AKeptPathIsComputedAnewOnceItsFeaturesAreThere) {
   EXPECT_EQ(pair.FeedPrompt(length - 1, length).front(), last);
 }
 
+// Of a long text, rows that were read are given back: never what the next token
+// stands beside, whichever that is.
+TEST_P(RemoteEagleTest, AGuessBesideFeaturesMayBeAnotherOne) {
+  Pair pair(GetParam(), "specforge");
+  constexpr int kLong = 50;
+  const auto seen = *pair.eagle->NewTargetSequence(kLong + 10);
+  const auto sequence = *pair.eagle->NewSequence(kLong + 10);
+  const size_t size = static_cast<size_t>(pair.eagle->shape().row_size());
+  const auto feed = [&](const Ids& ids) {
+    return pair.Rows({.sequence = sequence.get(),
+                      .token_ids = ids,
+                      .num_logits = 1,
+                      .target = seen.get()});
+  };
+  feed(Ids(1, 3));
+  for (int i = 1; i < kLong; ++i) {
+    seen->Append(absl::MakeConstSpan(pair.features).first(size));
+    const auto first = feed(Ids(1, 3));
+    sequence->Truncate(i);
+    EXPECT_NE(feed(Ids(1, 4)), first);
+    sequence->Truncate(i);
+    ASSERT_EQ(feed(Ids(1, 3)), first) << i;
+  }
+}
+
 // Rows in the middle are computed anew, and those after them, of guesses, stay.
 TEST_P(RemoteEagleTest, FeaturesOfTheTextLeaveGuessesAfterItAlone) {
   Pair pair(GetParam(), "specforge");
