@@ -45,14 +45,14 @@ struct FeatureRows {
   absl::Span<const float> features;
   absl::Span<const TreeNode> nodes;
   int num_logits = 0;  // of the last rows
-  // Where the first of them stands; kNextRow: after all of the sequence. Before
-  // that they are computed anew, and those after them are left as they are.
-  static constexpr int kNextRow = -1;
-  int first_row = kNextRow;
   // Over keys and values: what there is of the target's, and where in the text
   // the sequence's first row stands.
   TargetKv target = {};
   int first_position = 0;
+  // Where the first of them stands; kNextRow: after all of the sequence. Before
+  // that they are computed anew, and those after them are left as they are.
+  static constexpr int kNextRow = -1;
+  int first_row = kNextRow;
 };
 
 class FeatureDrafter {

@@ -20,11 +20,11 @@ cd "$(dirname "$0")/.."
 
 # --- What to run -------------------------------------------------------------
 # Of a draft worker, and on the target itself (a flag of nacre has the name of
-# their kind). What is not in models/ is left out.
-readonly WORKER_DRAFTS=(draft distilled eesd glide) OWN_DRAFTS=(eagle medusa)
+# their kind; "own_" where it may be either). What is not in models/ is left out.
+readonly WORKER_DRAFTS=(draft distilled eesd glide eagle) OWN_DRAFTS=(own_eagle medusa)
 drafts=()
 for name in "${WORKER_DRAFTS[@]}" "${OWN_DRAFTS[@]}"; do
-  [[ ! -d models/$name ]] || drafts+=("$name")
+  [[ ! -d models/${name#own_} ]] || drafts+=("$name")
 done
 CELLS=(ranks-{0,0.8,1} best-0-10 best-0.8-5 best-1-5 suffixes-{0,0.8,1})
 for name in "${drafts[@]}"; do
@@ -55,14 +55,14 @@ with() {
   cluster=(--target-model models/target)
   if [[ -n ${2:-} ]]; then
     read -ra pace <<<"$(paced "$2")"
-    times=$(step_times "$(scripts/draft_report_tables.py --cost "models/$1" \
+    times=$(step_times "$(scripts/draft_report_tables.py --cost "models/${1#own_}" \
       "$(awk "BEGIN { print $TARGET_MS / $2 }")")")
     cluster+=("${pace[@]:0:2}")
   fi
   if [[ $1 == none ]]; then
     cluster+=(--drafts 0)
   elif among "$1" "${OWN_DRAFTS[@]}"; then
-    cluster+=(--drafts 0 "--$1" "models/$1" --suffix-drafter off)
+    cluster+=(--drafts 0 "--${1#own_}" "models/${1#own_}" --suffix-drafter off)
     [[ -z ${2:-} ]] || cluster+=(--own-draft-step-time "$times")
   else
     cluster+=(--draft-model "models/$1" --suffixes off)

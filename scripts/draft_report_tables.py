@@ -18,7 +18,8 @@ import sys
 from pearl_report_tables import PROMPT_FILES, load, show, table
 
 DRAFTS = (("draft", "bundled"), ("distilled", "distilled"), ("eesd", "EESD"),
-          ("glide", "GliDe"), ("eagle", "EAGLE-3"), ("medusa", "Medusa"))
+          ("glide", "GliDe"), ("eagle", "EAGLE-3"),
+          ("own_eagle", "EAGLE-3, at the target"), ("medusa", "Medusa, at the target"))
 TEMPERATURES = ("0", "0.8", "1")
 RATIOS = (5, 10, 20)
 BEST = (("0", 10), ("0.8", 5), ("1", 5))
@@ -52,6 +53,10 @@ def read_for_a_token(folder):
     if embedding:
         return total + embedding  # tied
     return total + tensors(MODELS / "target")["model.embed_tokens.weight"]
+
+
+def folder_of(name):
+    return MODELS / name.removeprefix("own_")
 
 
 def cost(folder):
@@ -91,7 +96,7 @@ def best_table(out):
                 for key in ("tokens_per_second", "mean_accepted_length"))
             before = before or speed
             rows.append([temperature, str(ratio), title,
-                         f"{30 / ratio * cost(MODELS / name):.1f}", f"{speed:.1f}",
+                         f"{30 / ratio * cost(folder_of(name)):.1f}", f"{speed:.1f}",
                          f"{speed / before:.3f}", show(length)])
     return table(["T", "c", "draft", "its step, ms", "tokens/s", "over bundled",
                   "tokens a step"], rows)

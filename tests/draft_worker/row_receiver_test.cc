@@ -44,9 +44,12 @@ class FakeReader final : public worker::TensorReader {
 
 class RowReceiverTest : public ::testing::Test {
  protected:
-  explicit RowReceiverTest(worker::StepBudget budget = {}) {
+  explicit RowReceiverTest(worker::StepBudget budget = {},
+                           model::TargetRowShape shape = kShape,
+                           int max_lag = 0) {
     TableModelOptions options;
-    options.reads_target = kShape;
+    options.reads_target = shape;
+    options.max_lag = max_lag;
     options.context_length = 4000;
     // A row sees what is there when it is fed.
     options.on_sequence = [this](const model::SequenceRows& rows) {
@@ -324,6 +327,122 @@ TEST_F(RowReceiverTest, CommitsGoOnBesideRows) {
     fixture_->Commit(1, at, {text[text.size() - 2], text.back()});
     if (turn % 2 == 0) Send(1, at - 1, at + 1);
   }
+  EXPECT_TRUE(fixture_->failures.empty());
+}
+
+// Two numbers a position, and it can say two tokens after the newest one.
+class FeatureReceiverTest : public RowReceiverTest {
+ protected:
+  FeatureReceiverTest() : RowReceiverTest({}, {.num_features = 2}, 2) {}
+
+  static OpenDraft Opening(int num_slots = 0) {
+    OpenDraft open = RowReceiverTest::Opening(1, num_slots);
+    open.plan = {8, 8};
+    return open;
+  }
+  // Of a chain: what a step fed beyond its rows, it fed alone.
+  void ExpectFedOneAtATime() {
+    const std::vector<int> missing = TakeMissing();
+    EXPECT_THAT(missing, Each(::testing::Le(1))) << "at most to the horizon";
+  }
+  speculation::StopMark LastStop() {
+    EXPECT_THAT(fixture_->tails[1], Not(IsEmpty()));
+    return fixture_->tails[1].empty() ? speculation::StopMark::kNone
+                                      : fixture_->tails[1].back().stop;
+  }
+};
+
+TEST_F(FeatureReceiverTest, DraftsAsFarBeyondItsRowsAsItCan) {
+  for (const bool in_slots : {false, true}) {
+    SCOPED_TRACE(in_slots);
+    fixture_->tails.clear();
+    Open(Opening(in_slots ? 16 : 0));
+    EXPECT_EQ(reader_.open.at(71).rows->draft_fingerprint,
+              fixture_->model.info().fingerprint);
+    EXPECT_EQ(LastStop(), speculation::StopMark::kLead) << "not yet";
+    Send(1, 0, 4);
+    fixture_->Drain();
+    // Position 5 is that of the token after row 4's, which is not there.
+    EXPECT_EQ(LastStop(), speculation::StopMark::kLead);
+    if (!in_slots) {
+      EXPECT_EQ(Drafted().size(), 2u);
+    }
+    fixture_->tails[1].clear();
+    Send(1, 4, 5);
+    fixture_->Drain();
+    EXPECT_THAT(fixture_->tails[1], Not(IsEmpty())) << "one more";
+    Close(1);
+  }
+}
+
+// They came before the commit: what the draft has there may be another token.
+TEST_F(FeatureReceiverTest, RowsWaitForTheTokensThatTheyAreOf) {
+  Open(Opening());
+  Send(1, 0, 4);
+  const std::vector<int32_t> drafted = Drafted();
+  ASSERT_EQ(drafted.size(), 2u);
+  Send(1, 4, 8);
+  EXPECT_EQ(Drafted().size(), 1u) << "row 4 is of a token that it knows";
+  EXPECT_EQ(last_target_->length(), 5);
+  // Positions 5 to 8; what stands at 5 is another token.
+  fixture_->Commit(1, 5, {(drafted[0] + 1) % 16, 2, 3, 4});
+  EXPECT_EQ(Drafted().size(), 2u);
+  EXPECT_EQ(last_target_->length(), 8);
+  const auto& rows =
+      static_cast<const nacre::testing::TargetTable*>(last_target_)->rows;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(rows[static_cast<size_t>(2 * i)], 100.0f + static_cast<float>(i));
+  }
+  ExpectFedOneAtATime();
+  const worker::TensorUse use = fixture_->engine->tensor_use();
+  EXPECT_EQ(use.rows, 8u);
+  EXPECT_EQ(use.row_commits, 1u);
+  EXPECT_EQ(use.missing_rows, 0u);
+}
+
+TEST_F(FeatureReceiverTest, CatchesUpATokenAtATime) {
+  Open(Opening());
+  Send(1, 0, 4);
+  EXPECT_EQ(Drafted().size(), 2u);
+  TakeMissing();
+  // All of another text, and no rows of it: 6 is the last that it may feed.
+  fixture_->Commit(1, 5, {1, 1, 1, 1});
+  EXPECT_THAT(Drafted(), IsEmpty());
+  EXPECT_EQ(fixture_->engine->tensor_use().missing_rows, 4u);
+  ExpectFedOneAtATime();
+  Send(1, 4, 8);
+  EXPECT_EQ(Drafted().size(), 2u);
+  ExpectFedOneAtATime();
+}
+
+TEST_F(FeatureReceiverTest, TheFirstRowsMayBeLostAndNoOthers) {
+  Open(Opening());
+  Send(1, 3, 4);
+  EXPECT_EQ(Drafted().size(), 2u);
+  EXPECT_EQ(
+      static_cast<const nacre::testing::TargetTable*>(last_target_)->first, 3);
+  fixture_->Commit(1, 5, {1, 2, 3});
+  Send(1, 5, 7);  // one is missing
+  EXPECT_THAT(Drafted(), IsEmpty());
+  EXPECT_EQ(last_target_->length(), 4);
+  EXPECT_THAT(reader_.open, IsEmpty()) << "it asks no more";
+}
+
+TEST_F(FeatureReceiverTest, WithoutRowsItSaysNothing) {
+  OpenDraft open = Opening();
+  open.kv_channel = 0;
+  has_target_ = false;
+  Open(open);
+  EXPECT_THAT(reader_.open, IsEmpty());
+  EXPECT_EQ(LastStop(), speculation::StopMark::kLead);
+  EXPECT_THAT(Drafted(), IsEmpty());
+  Close(1);
+  has_target_ = true;
+  Open(Opening());
+  sinks_.at(1)->OnLost(71, absl::UnavailableError("gone"));
+  EXPECT_THAT(Drafted(), IsEmpty());
+  fixture_->Commit(1, 5, {1, 2, 3});
+  EXPECT_THAT(Drafted(), IsEmpty());
   EXPECT_TRUE(fixture_->failures.empty());
 }
 

@@ -323,6 +323,57 @@ TEST(DraftSession, ACommitThatFreesNothingIsFollowedByANotice) {
   EXPECT_TRUE(session.TakeStopNotice().has_value());
 }
 
+// Of a drafter that reads features of the target, as far as these have come.
+TEST(DraftSession, BeyondItsHorizonItSaysNothingAndTellsTheTarget) {
+  DraftSession session = Open({4, 4});
+  session.SetHorizon(0);
+  EXPECT_FALSE(session.WantsStep());
+  EXPECT_FALSE(session.HasNothingToDo()) << "it waits";
+  absl::optional<Tail> notice = session.TakeStopNotice();
+  ASSERT_TRUE(notice.has_value());
+  EXPECT_EQ(notice->stop, StopMark::kLead);
+  session.SetHorizon(5);
+  EXPECT_TRUE(session.WantsStep());
+  EXPECT_EQ(session.TakeStopNotice(), absl::nullopt);
+  EXPECT_TRUE(session.WantsStepAfterNext(false));
+  EXPECT_EQ(session.OnDrafted(1).stop, StopMark::kNone);
+  EXPECT_FALSE(session.WantsStepAfterNext(false));
+  EXPECT_EQ(session.OnDrafted(2).stop, StopMark::kLead);
+  EXPECT_FALSE(session.WantsStep());
+  // The target steps, and its features are late.
+  session.OnCommit({3, {1}});
+  EXPECT_FALSE(session.WantsStep());
+  EXPECT_TRUE(session.TakeStopNotice().has_value());
+  session.SetHorizon(6);
+  EXPECT_TRUE(session.WantsStep());
+}
+
+TEST(DraftSession, ATreeEndsAtItsHorizon) {
+  DraftSession::Options options;
+  options.max_length = 100;
+  options.plan = {8, 8};
+  options.plan.rows = 4;
+  options.plan.least_score = -10;
+  options.num_slots = 16;
+  DraftSession session(options, {10, 11, 12});
+  session.SetHorizon(4);
+  ASSERT_TRUE(session.WantsStep());
+  std::vector<DraftTree::Row> rows;
+  session.BeginStep(4, &rows);
+  ASSERT_EQ(rows.size(), 1u);
+  const Ids ids = {1, 2};
+  const std::vector<float> scores = {2, 1};
+  const std::vector<float> log2s = {-0.5f, -1.5f};
+  Tail tail;
+  session.OnExpanded(rows[0].number, {ids, scores, log2s}, &tail);
+  session.FinishStep(&tail);
+  EXPECT_EQ(tail.token_ids, ids) << "both stand at position 3";
+  EXPECT_EQ(tail.stop, StopMark::kLead);
+  EXPECT_FALSE(session.WantsStep());
+  session.SetHorizon(5);
+  EXPECT_TRUE(session.WantsStep());
+}
+
 TEST(DraftSession, ANoticeFollowsAPlanThatStopsTheDraft) {
   DraftSession session = Open({4, 4});
   Draft(session, {1});

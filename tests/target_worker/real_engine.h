@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
+#include "model/eagle_projection.h"
 #include "model/load_model.h"
 #include "target_worker/target_engine.h"
 #include "tests/target_worker/knowing_drafter.h"
@@ -56,10 +57,18 @@ class RealEngine {
   using Drafter = std::unique_ptr<model::FeatureDrafter>;
   using Make = std::function<Drafter(model::LanguageModel* model)>;
 
+  // Of an EAGLE draft that runs elsewhere; an empty folder: there is none.
+  struct Published {
+    std::string folder;
+    int64_t bytes = FeatureShelf::kDefaultBytes;
+  };
   // `make` makes the draft; if it is null, the engine has none. The engine
   // publishes to `tensors`; if that is null, it publishes nothing.
   explicit RealEngine(const Make& make,
-                      worker::TensorPublisher* tensors = nullptr) {
+                      worker::TensorPublisher* tensors = nullptr)
+      : RealEngine(make, tensors, Published()) {}
+  RealEngine(const Make& make, worker::TensorPublisher* tensors,
+             const Published& published) {
     kernels::BackendOptions backend;
     backend.kind = "cpu";
     backend_ = *kernels::CreateBackend(backend);
@@ -84,6 +93,12 @@ class RealEngine {
         cached_tokens += opening.cached_tokens;
       }
     };
+    if (!published.folder.empty()) {
+      projection_ =
+          *model::EagleProjection::Load(published.folder, model_.get());
+      options.feature_source = projection_.get();
+      options.feature_bytes = published.bytes;
+    }
     if (make != nullptr) {
       drafter_ = make(model_.get());
       timeless_ = std::make_unique<TimelessDrafter>(drafter_.get(), &now_ns_);
@@ -114,6 +129,7 @@ class RealEngine {
   }
 
   model::LanguageModel* model() { return model_.get(); }
+  model::EagleProjection* projection() { return projection_.get(); }
   TargetEngine* engine() { return engine_.get(); }
 
   std::map<uint64_t, std::vector<int32_t>> tokens;
@@ -125,6 +141,7 @@ class RealEngine {
   int64_t now_ns_ = 1000;
   std::unique_ptr<kernels::Backend> backend_;
   std::unique_ptr<model::LanguageModel> model_;
+  std::unique_ptr<model::EagleProjection> projection_;
   Drafter drafter_;
   std::unique_ptr<TimelessDrafter> timeless_;
   std::unique_ptr<TargetEngine> engine_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/dtype.h"
 #include "tests/target_worker/real_engine.h"
 
 namespace nacre::target_worker {
@@ -39,6 +40,7 @@ class OneReader final : public worker::TensorPublisher {
     EXPECT_EQ(tensor.tag.channel, 7u);
     EXPECT_EQ(tensor.tag.epoch, 4u);
     EXPECT_EQ(tensor.tag.position, wanted.first);
+    EXPECT_EQ(tensor.in_bf16, wanted.shape.is_features()) << "kept in float32";
     wanted.first += tensor.shape[0];
     EXPECT_LE(wanted.first, wanted.end);
     const absl::Span<const float> values = tensor.values.host();
@@ -52,17 +54,27 @@ class OneReader final : public worker::TensorPublisher {
     refusal = why;
     wanted.end = 0;
   }
+  void SkipRows(uint64_t channel, const RowsWanted& skipping,
+                int to) override {
+    EXPECT_EQ(channel, 7u);
+    EXPECT_EQ(skipping, wanted);
+    EXPECT_GT(to, wanted.first);
+    skipped += to - wanted.first;
+    wanted.first = to;
+  }
 
   RowsWanted wanted;
   bool is_busy = false;
   std::vector<float> rows;
   std::vector<int> sizes;
   absl::Status refusal;
+  int skipped = 0;  // rows
 };
 
 class RowPublisherTest : public ::testing::Test {
  protected:
-  RowPublisherTest() : engine_(nullptr, &reader_) {
+  explicit RowPublisherTest(const RealEngine::Published& published = {})
+      : engine_(nullptr, &reader_, published) {
     const kernels::KvLayer& layer = engine_.model()->kept_kv()->layers.front();
     reader_.wanted = {{2, layer.num_kv_heads, layer.head_dim}, "", 0, 1000, 4};
   }
@@ -167,6 +179,157 @@ TEST_F(RowPublisherTest, RowsThatItDoesNotHaveAreRefused) {
   Run(Opening(false, 0));
   EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(reader_.sizes.empty());
+}
+
+class FeaturePublisherTest : public RowPublisherTest {
+ protected:
+  explicit FeaturePublisherTest(int64_t bytes = FeatureShelf::kDefaultBytes)
+      : RowPublisherTest({RealFolder("eagle/specforge"), bytes}) {
+    reader_.wanted = {};
+    reader_.wanted.shape.num_features = engine_.projection()->size();
+    reader_.wanted.end = 1000;
+    reader_.wanted.epoch = 4;
+    reader_.wanted.draft_fingerprint = engine_.projection()->draft_fingerprint();
+  }
+
+  // What is made of the features of these tokens, fed at once, in bf16.
+  std::vector<float> FeaturesOf(const std::vector<int32_t>& tokens, int first,
+                                int count) {
+    RealEngine fresh(nullptr, nullptr, {RealFolder("eagle/specforge")});
+    const auto sequence = *fresh.model()->NewSequence(64);
+    const model::SequenceRows rows = {sequence.get(), tokens, 1};
+    EXPECT_TRUE(fresh.model()->Forward({&rows, 1}).ok());
+    std::vector<float> result;
+    fresh.projection()->Project(first, count, &result);
+    for (float& value : result) {
+      value = kernels::FromBF16(kernels::ToBF16(value));
+    }
+    return result;
+  }
+
+  void ExpectAllFeatures(const OpenTarget& open) {
+    Run(open);
+    const std::vector<int32_t>& said = engine_.tokens[open.session_id];
+    const int count = reader_.wanted.first;
+    EXPECT_GE(count, static_cast<int>(said.size()) - 8);
+    EXPECT_LT(count, static_cast<int>(said.size()));
+    EXPECT_EQ(reader_.rows, FeaturesOf(said, 0, count));
+  }
+};
+
+TEST_F(FeaturePublisherTest, FeaturesAreThoseOfTheTextThatIsCommitted) {
+  ExpectAllFeatures(Opening(/*in_slots=*/false, 0.9f));
+}
+
+TEST_F(FeaturePublisherTest, AlsoWhereTheRowsOfAStepWereATree) {
+  ExpectAllFeatures(Opening(/*in_slots=*/true, 0.9f));
+}
+
+// A draft that is attached late, or again, gets them from the start.
+TEST_F(FeaturePublisherTest, KeepsThemForWhoComesLate) {
+  reader_.wanted.end = 0;
+  const OpenTarget open = Opening(false, 0);
+  engine_.Open(open);
+  TargetCommands commands;
+  for (int i = 0; i < 6; ++i) {
+    commands.stream = 1;
+    commands.acknowledged = {
+        {open.session_id, static_cast<int>(engine_.tokens[1].size())}};
+    engine_.engine()->Push(commands);
+    ASSERT_TRUE(engine_.engine()->RunOnce().ok());
+  }
+  EXPECT_TRUE(reader_.sizes.empty());
+  reader_.wanted.end = 5;
+  engine_.engine()->Push(commands);
+  ASSERT_TRUE(engine_.engine()->RunOnce().ok());
+  EXPECT_EQ(reader_.wanted.first, 5);
+  EXPECT_EQ(reader_.rows, FeaturesOf(engine_.tokens[1], 0, 5));
+}
+
+// There are none of what the prefix cache brought.
+TEST_F(FeaturePublisherTest, BeginsAfterWhatWasTakenOver) {
+  OpenTarget open = Opening(false, 0);
+  reader_.wanted.end = 0;
+  Run(open);
+  open.session_id += 10;
+  open.token_ids = engine_.tokens[open.session_id - 10];
+  open.token_ids.resize(40);
+  open.prompt_length = 40;
+  open.max_tokens = 10;
+  reader_.wanted.end = 1000;
+  Run(open);
+  EXPECT_GT(engine_.cached_tokens, 0);
+  EXPECT_EQ(reader_.skipped, engine_.cached_tokens);
+  const auto& said = engine_.tokens[open.session_id];
+  EXPECT_EQ(reader_.rows,
+            FeaturesOf(said, reader_.skipped,
+                       reader_.wanted.first - reader_.skipped));
+}
+
+TEST_F(FeaturePublisherTest, NoneUnderTheRatioTest) {
+  OpenTarget open = Opening(false, 0.9f);
+  open.verification = speculation::Verification::kRatio;
+  engine_.Open(open);
+  ASSERT_TRUE(engine_.engine()->RunOnce().ok());
+  ASSERT_TRUE(engine_.engine()->RunOnce().ok());
+  EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(FeaturePublisherTest, OfAnotherDraftTheyAreRefused) {
+  reader_.wanted.draft_fingerprint = "another";
+  Run(Opening(false, 0));
+  EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(reader_.refusal.ToString(), HasSubstr("this is another"));
+  EXPECT_TRUE(reader_.sizes.empty());
+}
+
+TEST_F(FeaturePublisherTest, OfAnotherSizeTheyAreRefused) {
+  ++reader_.wanted.shape.num_features;
+  Run(Opening(false, 0));
+  EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RowPublisherTest, FeaturesThatItDoesNotComputeAreRefused) {
+  reader_.wanted.shape = {};
+  reader_.wanted.shape.num_features = 64;
+  Run(Opening(false, 0));
+  EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(reader_.refusal.ToString(), HasSubstr("--publish-features"));
+}
+
+// Room for a few rows alone.
+class FewFeaturesTest : public FeaturePublisherTest {
+ protected:
+  FewFeaturesTest() : FeaturePublisherTest(8 * 2 * 64) {}
+};
+
+TEST_F(FewFeaturesTest, TheOldestAreDroppedAndTheReaderLearnsIt) {
+  reader_.wanted.end = 0;
+  const OpenTarget open = Opening(false, 0);
+  engine_.Open(open);
+  TargetCommands commands;
+  for (int i = 0; i < 20; ++i) {
+    commands.stream = 1;
+    commands.acknowledged = {
+        {open.session_id, static_cast<int>(engine_.tokens[1].size())}};
+    engine_.engine()->Push(commands);
+    ASSERT_TRUE(engine_.engine()->RunOnce().ok());
+  }
+  reader_.wanted.end = 1000;
+  engine_.engine()->Push(commands);
+  ASSERT_TRUE(engine_.engine()->RunOnce().ok());
+  EXPECT_GT(reader_.skipped, 0);
+  ASSERT_FALSE(reader_.rows.empty());
+  EXPECT_LE(reader_.rows.size(), 8u * 64u);
+  EXPECT_EQ(reader_.rows,
+            FeaturesOf(engine_.tokens[1], reader_.skipped,
+                       reader_.wanted.first - reader_.skipped));
+  // Who asked for what is gone altogether is told so.
+  reader_.wanted.first = 0;
+  reader_.wanted.end = 1;
+  engine_.engine()->Push(commands);
+  ASSERT_TRUE(engine_.engine()->RunOnce().ok());
+  EXPECT_EQ(reader_.refusal.code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -38,20 +38,29 @@
 
 namespace nacre::testing {
 
-// The rows of a target as they came.
+// The rows of a target as they came. Of features the first ones may be lost.
 class TargetTable final : public model::TargetSequence {
  public:
-  explicit TargetTable(int row_size) : row_size_(row_size) {}
+  explicit TargetTable(int row_size, bool may_skip = false)
+      : row_size_(row_size), may_skip_(may_skip) {}
   int length() const override {
-    return static_cast<int>(rows.size()) / row_size_;
+    return first + static_cast<int>(rows.size()) / row_size_;
   }
+  bool empty() const override { return rows.empty(); }
   void Append(absl::Span<const float> more) override {
     rows.insert(rows.end(), more.begin(), more.end());
   }
+  bool SkipTo(int position) override {
+    if (!may_skip_ || !rows.empty()) return position == length();
+    first = position;
+    return true;
+  }
+  int first = 0;
   std::vector<float> rows;
 
  private:
   const int row_size_;
+  const bool may_skip_;
 };
 
 class TableModel : public model::LanguageModel, private model::RowReader {
@@ -130,13 +139,21 @@ class TableModel : public model::LanguageModel, private model::RowReader {
   const model::TargetRowShape& shape() const override {
     return *options_.reads_target;
   }
+  std::string draft_fingerprint() const override {
+    return options_.reads_target->is_features() ? info_.fingerprint : "";
+  }
+  int max_lag() const override {
+    return options_.reads_target->is_features() ? options_.max_lag : kAnyLag;
+  }
   // RESOURCE_EXHAUSTED where a sequence would find no room.
   absl::StatusOr<std::unique_ptr<model::TargetSequence>> NewTargetSequence(
       int max_length) override {
     if (max_length > room_.kv_free_tokens) {
       return absl::ResourceExhaustedError("no room for rows of a target");
     }
-    return std::make_unique<TargetTable>(options_.reads_target->row_size());
+    return std::make_unique<TargetTable>(
+        options_.reads_target->row_size(),
+        options_.reads_target->is_features());
   }
 
   kernels::FloatView final_hidden() override {

@@ -41,6 +41,7 @@ struct TableModelOptions {
   std::function<void(const model::SequenceRows& rows)> on_sequence;
   // It takes rows of a target, and keeps them. No logits depend on them.
   absl::optional<model::TargetRowShape> reads_target;
+  int max_lag = 4;  // of features
   // Asks, after that, whether to end early.
   bool is_interruptible = false;
   // Called when a sequence looks for what others have computed. It finds none,

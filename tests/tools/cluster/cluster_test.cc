@@ -113,6 +113,16 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
                           "1m30s --hang-timeout=9s --record-features=f\n"));
 }
 
+TEST_F(ClusterTest, ATargetComputesWhatAnEagleDraftElsewhereReads) {
+  options_.draft_model = NACRE_MODELS "/eagle";
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_TRUE(WaitForArgs("nacre-target-worker",
+                          "--publish-features " NACRE_MODELS "/eagle"));
+  EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
+                          "--target-tokenizer /models/target"));
+}
+
 // What is typed, as a command does it.
 TEST_F(ClusterTest, HandsOnTheWorkersFlagsThatWereGiven) {
   FlagSet flags("nacre x", "");

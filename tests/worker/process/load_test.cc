@@ -293,6 +293,40 @@ TEST(LoadTest, ADraftOfTheSameVocabularyIsLeftAsItIs) {
       HasSubstr("/no/such/folder"));
 }
 
+// It has no embedding and no tokenizer of its own.
+TEST(LoadTest, AnEagleDraftTakesWhatItLacksOfItsTarget) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/eagle");
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(options, wire::WorkerRole::kDraft).status().message()),
+      HasSubstr("--target-tokenizer DIR, the target's model, is required"));
+  options.vocabulary.target_tokenizer = NACRE_MODELS "/target";
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kDraft);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->vocabulary_share, 1);
+  const wire::Hello hello =
+      MakeHello(options, *loaded, wire::WorkerRole::kDraft, "h:1", {});
+  EXPECT_EQ(hello.model_name, "eagle");
+  EXPECT_EQ(hello.model_vocab_size, 4096);
+  EXPECT_EQ(hello.context_length, 2048);
+  EXPECT_EQ(hello.fingerprint.size(), 64u);
+  // 32 contexts of one layer.
+  EXPECT_EQ(hello.kv_capacity_tokens, 32 * 2048);
+  const std::vector<float> logits = LogitsOf(*loaded->model, {1, 300, 301});
+  EXPECT_EQ(logits.size(), 4096u);
+  EXPECT_NE(logits.front(), logits.back());
+  options.compute.tensor_parallel = 2;
+  EXPECT_TRUE(absl::IsUnimplemented(
+      LoadForWorker(options, wire::WorkerRole::kDraft).status()));
+  options.compute.tensor_parallel = 0;
+  options.vocabulary.target_tokenizer.clear();
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(options, wire::WorkerRole::kTarget).status().message()),
+      HasSubstr("is an EAGLE draft, no target"));
+}
+
 TEST(LoadTest, ATokenizerWithMoreIdsThanTheModelIsRefused) {
   const std::string dir = TestFolder("small_head");
   WriteTinyCheckpoint(TinyCheckpoint(), dir);  // 101 ids

@@ -63,6 +63,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--target-tokenizer=other",
                           "--least-vocabulary-share=0.25",
                           "--tensor-transport=grpc",
+                          "--publish-features=eagle",
+                          "--feature-cache=3M",
                           "--policy-file=disco=/a=b",
                           "--policy-file",
                           "specdec++=dir",
@@ -106,6 +108,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->vocabulary.least_share, 0.25);
   EXPECT_EQ(options->own_drafts.medusa_tree, speculation::TreeShape::kBest);
   EXPECT_STREQ(options->tensors.transport->name, "grpc");
+  EXPECT_EQ(options->features.draft, "eagle");
+  EXPECT_EQ(options->features.cache_bytes, 3 << 20);
   EXPECT_THAT(options->policies.files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
   EXPECT_EQ(options->record_features, "rows.jsonl");
@@ -253,6 +257,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--policy-file", "beta-ts=dir"}, "is not NAME=DIR"},
         BadLine{{"--policy-file", "disco="}, "is not NAME=DIR"},
         BadLine{{"--suffix-cache=65535"}, "not a number of bytes from 64K"},
+        BadLine{{"--feature-cache=0"}, "not a number of bytes of 64K or more"},
+        BadLine{{"--feature-cache=65535"},
+                "not a number of bytes of 64K or more"},
         BadLine{{"--suffix-cache=-1"}, "not a number of bytes from 64K"},
         BadLine{{"--suffix-cache=17G"}, "from 64K to 16G"},
         BadLine{{"--least-vocabulary-share=1.5"}, "not a share from 0 to 1"},
