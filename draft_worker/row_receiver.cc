@@ -47,7 +47,7 @@ int SeenTarget::horizon() const {
 }
 
 RowReceiver::RowReceiver(worker::TensorReader* tensors, model::Drafter* drafter,
-                   TensorInbox::Push push)
+                         TensorInbox::Push push)
     : tensors_(tensors),
       drafter_(drafter),
       inbox_(std::make_shared<TensorInbox>(std::move(push))) {}
@@ -87,12 +87,12 @@ void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
   subscription.channel = seen.channel;
   subscription.num_values = static_cast<size_t>(reader->shape().row_size());
   subscription.sink = inbox_;
-  subscription.rows = {.shape = reader->shape(),
-                       .target_fingerprint =
-                           drafter_->info().target_fingerprint,
-                       .end = seen.asked,
-                       .epoch = session.schedule.epoch(),
-                       .draft_fingerprint = reader->draft_fingerprint()};
+  subscription.rows = {
+      .shape = reader->shape(),
+      .target_fingerprint = drafter_->info().target_fingerprint,
+      .end = seen.asked,
+      .epoch = session.schedule.epoch(),
+      .draft_fingerprint = reader->draft_fingerprint()};
   tensors_->Subscribe(std::move(subscription));
 }
 
@@ -133,9 +133,9 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
     GiveUp(it->second, known < 0 ? "some are missing" : "some are not finite");
     return true;
   }
-  const auto added = values.subspan(static_cast<size_t>(known) *
-                                    static_cast<size_t>(
-                                        received.tensor.shape[1]));
+  const auto added =
+      values.subspan(static_cast<size_t>(known) *
+                     static_cast<size_t>(received.tensor.shape[1]));
   seen.early.insert(seen.early.end(), added.begin(), added.end());
   seen.num_early += count - known;
   num_rows_ += static_cast<uint64_t>(count - known);
@@ -153,9 +153,9 @@ void RowReceiver::Settle(Session* session) {
           : session->schedule.committed_length() - seen.rows->length();
   const int count = std::min(seen.num_early, most);
   if (count > 0) {
-    const size_t size = static_cast<size_t>(count) *
-                        (seen.early.size() /
-                         static_cast<size_t>(seen.num_early));
+    const size_t size =
+        static_cast<size_t>(count) *
+        (seen.early.size() / static_cast<size_t>(seen.num_early));
     seen.rows->Append(absl::MakeConstSpan(seen.early).first(size));
     seen.early.erase(seen.early.begin(),
                      seen.early.begin() + static_cast<ptrdiff_t>(size));

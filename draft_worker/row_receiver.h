@@ -1,8 +1,8 @@
 // How the target's rows get to a drafter that reads them: which sessions have
-// asked for them, and what came for each. The text that a session is opened with
-// is fed when the target's rows of it are there. After that no proposal waits
-// for keys and values (GliDe). Of features (EAGLE) a session drafts only as far
-// beyond the newest as its drafter can, and tells its target so.
+// asked for them, and what came for each. The text that a session is opened
+// with is fed when the target's rows of it are there. After that no proposal
+// waits for keys and values (GliDe). Of features (EAGLE) a session drafts only
+// as far beyond the newest as its drafter can, and tells its target so.
 //
 // Owned by the engine, used by its thread. What the transport's threads bring
 // goes through the engine's inbox (tensor_inbox.h).
@@ -62,7 +62,7 @@ class RowReceiver {
 
   // Both outlive it. Null `tensors`: no session gets any.
   RowReceiver(worker::TensorReader* tensors, model::Drafter* drafter,
-           TensorInbox::Push push);
+              TensorInbox::Push push);
   ~RowReceiver() { inbox_->Detach(); }
   RowReceiver(const RowReceiver&) = delete;
   RowReceiver& operator=(const RowReceiver&) = delete;

@@ -542,9 +542,8 @@ absl::StatusOr<ModelConfig> ReadConfig(const std::string& dir) {
 
 absl::StatusOr<int> OriginalLayers(absl::string_view config_text,
                                    int num_layers) {
-  const Json json =
-      Json::parse(config_text.begin(), config_text.end(), nullptr,
-                  /*allow_exceptions=*/false);
+  const Json json = Json::parse(config_text.begin(), config_text.end(), nullptr,
+                                /*allow_exceptions=*/false);
   if (!json.is_object()) return num_layers;
   return IntOr(json, "nacre_original_num_hidden_layers", num_layers, 1,
                num_layers);

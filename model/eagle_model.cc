@@ -81,8 +81,8 @@ absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Create(
       CheckShared(opened.config, *weights, info, target);
   if (!shared.ok()) return InDraftFile(path, shared);
   std::unique_ptr<EagleModel> eagle(
-      new EagleModel(opened.config, *std::move(weights),
-                     opened.layout.is_third, projects, info, target));
+      new EagleModel(opened.config, *std::move(weights), opened.layout.is_third,
+                     projects, info, target));
   NACRE_RETURN_IF_ERROR(eagle->Finish(info));
   return eagle;
 }
@@ -138,8 +138,8 @@ void EagleModel::Gather(absl::Span<const FeatureRows> batch) {
     from = end;
     const size_t without = NumPositions(rows) - beside;
     if (without > 0) {
-      const float* const output = sequence.TextOutput(
-          FirstRow(rows) + static_cast<int>(beside) - 1);
+      const float* const output =
+          sequence.TextOutput(FirstRow(rows) + static_cast<int>(beside) - 1);
       given.insert(given.end(), output, output + hidden_);
       given.resize(given.size() + (without - 1) * hidden_);
     }

@@ -67,11 +67,10 @@ absl::StatusOr<std::unique_ptr<EagleProjection>> EagleProjection::Load(
     const std::string& path, LanguageModel* model) {
   NACRE_RETURN_IF_ERROR(CheckHostTarget(*model, "features for an EAGLE draft"));
   NACRE_ASSIGN_OR_RETURN(OpenedEagle opened, OpenEagle(path, model->info()));
-  auto weights =
-      LoadEagleWeights(*opened.checkpoint, opened.layout, opened.config,
-                       model->info().vocab_size,
-                       model->vocabulary_head()->backend,
-                       EagleParts::kProjection);
+  auto weights = LoadEagleWeights(*opened.checkpoint, opened.layout,
+                                  opened.config, model->info().vocab_size,
+                                  model->vocabulary_head()->backend,
+                                  EagleParts::kProjection);
   if (!weights.ok()) return InDraftFile(path, weights.status());
   NACRE_RETURN_IF_ERROR(model->SetTaps(opened.config.taps));
   std::unique_ptr<EagleProjection> projection(

@@ -25,8 +25,8 @@ void EagleSequence::KeepTextOutput(int row, const float* output) {
     text_.clear();
     first_row_ = row;
   }
-  const auto at = static_cast<ptrdiff_t>(
-      static_cast<size_t>(row - first_row_) * hidden_size_);
+  const auto at = static_cast<ptrdiff_t>(static_cast<size_t>(row - first_row_) *
+                                         hidden_size_);
   if (row >= end || text_.empty()) text_.resize(text_.size() + hidden_size_);
   std::copy_n(output, hidden_size_, text_.begin() + at);
   if (text_.size() <= 2 * kKeptRows * hidden_size_) return;

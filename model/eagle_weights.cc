@@ -152,9 +152,8 @@ absl::Status LoadVocabulary(const Checkpoint& checkpoint,
 absl::Status LoadFirst(const EagleLayout& layout, const EagleConfig& config,
                        DraftTensors* loader, EagleWeights* weights) {
   const int hidden = config.llama.hidden_size;
-  NACRE_ASSIGN_OR_RETURN(
-      weights->fc,
-      loader->Packed({{"fc.weight", hidden}}, hidden + config.tap_size));
+  NACRE_ASSIGN_OR_RETURN(weights->fc, loader->Packed({{"fc.weight", hidden}},
+                                                     hidden + config.tap_size));
   if (layout.Has("fc.bias")) {
     NACRE_ASSIGN_OR_RETURN(weights->fc_bias,
                            loader->Vector({{"fc.bias", hidden}}));
@@ -171,19 +170,21 @@ absl::Status LoadFirst(const EagleLayout& layout, const EagleConfig& config,
 
 }  // namespace
 
-absl::StatusOr<EagleWeights> LoadEagleWeights(
-    const Checkpoint& checkpoint, const EagleLayout& layout,
-    const EagleConfig& config, int target_vocab_size, kernels::Backend* backend,
-    EagleParts parts) {
+absl::StatusOr<EagleWeights> LoadEagleWeights(const Checkpoint& checkpoint,
+                                              const EagleLayout& layout,
+                                              const EagleConfig& config,
+                                              int target_vocab_size,
+                                              kernels::Backend* backend,
+                                              EagleParts parts) {
   EagleWeights weights;
   DraftTensors loader(checkpoint, layout.names, backend);
   if (layout.is_third && parts != EagleParts::kRest) {
     NACRE_RETURN_IF_ERROR(LoadProjection(config, &loader, &weights));
   }
   if (parts != EagleParts::kProjection) {
-    NACRE_RETURN_IF_ERROR(
-        layout.is_third ? LoadNorms(config, &loader, &weights)
-                        : LoadFirst(layout, config, &loader, &weights));
+    NACRE_RETURN_IF_ERROR(layout.is_third
+                              ? LoadNorms(config, &loader, &weights)
+                              : LoadFirst(layout, config, &loader, &weights));
     NACRE_RETURN_IF_ERROR(
         LoadLayer(layout, config.llama, &loader, &weights.layer));
     NACRE_RETURN_IF_ERROR(LoadVocabulary(checkpoint, layout, config,

@@ -62,9 +62,8 @@ absl::Status FeatureStep::Begin(absl::Span<const FeatureRows> batch,
                 "features of rows that are no nodes");
     NACRE_CHECK(first >= 0 && first <= kv->length() && end <= kv->max_length(),
                 "rows outside of what a sequence has reserved");
-    NACRE_CHECK(
-        kv->CheckNodes(rows.nodes, std::max(end, kv->length())).ok(),
-        "nodes of the sequence");
+    NACRE_CHECK(kv->CheckNodes(rows.nodes, std::max(end, kv->length())).ok(),
+                "nodes of the sequence");
     rows_.AddTokenIds(rows.token_ids);
     for (int row = first; row < end; ++row) rows_.AddRow(*kv, row);
     for (const TreeNode& node : rows.nodes) rows_.AddNode(node, kv);

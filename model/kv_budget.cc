@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "model/config_cross.h"
 
 namespace nacre::model {
 namespace {
@@ -31,12 +32,16 @@ int64_t ScratchBytes(const ModelConfig& config, int rows) {
       chosen * (2 * hidden + 3 * int64_t{config.experts.size});
   const int64_t tables = config.windows.rope_theta > 0 ? 2 : 1;
   const int64_t positions = config.embedding.has_positions ? 1 : 0;
+  // Of cross attention: queries, and what they found.
+  const int64_t cross = config.cross.has_value()
+                            ? 2 * int64_t{CrossHeads(*config.cross).q_size()}
+                            : 0;
   // Three of the residual's size, q k v, attention, gate and up, their product,
   // tables of angles, logits, positions.
   const int64_t row = 3 * hidden + (q + 2 * int64_t{config.kv_size()}) + q +
                       3 * int64_t{config.intermediate_size} +
                       tables * config.head_dim + config.vocab_size + positions +
-                      experts;
+                      experts + cross;
   // A buffer that grows is there twice for a moment.
   return static_cast<int64_t>(sizeof(float)) * rows * (row + widest);
 }

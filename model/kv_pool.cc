@@ -43,6 +43,20 @@ int64_t KvPool::ReservedTokens(int max_length, int num_slots) {
          kBlockSize;
 }
 
+absl::Status CheckSequence(int max_length, int num_slots, int context_length) {
+  if (max_length < 1 || max_length > context_length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a sequence of ", max_length,
+        " positions is outside the model's context of 1 to ", context_length));
+  }
+  if (num_slots < 0 || num_slots > LanguageModel::kMostSlots) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a sequence of ", num_slots, " slots for tree nodes is outside 0 to ",
+        LanguageModel::kMostSlots));
+  }
+  return absl::OkStatus();
+}
+
 int64_t KvPool::BytesPerToken(const Shape& shape) {
   const int elements = kernels::KvWidth(shape.type, shape.head_dim) +
                        kernels::KvScaleElements(shape.type);

@@ -27,6 +27,11 @@ namespace nacre::model {
 
 class KvPool;
 
+// Whether a model with that context may reserve such a sequence.
+// INVALID_ARGUMENT (with the number and the limit): it is outside of 1 to the
+// context, or its slots outside of 0 to LanguageModel::kMostSlots.
+absl::Status CheckSequence(int max_length, int num_slots, int context_length);
+
 class KvSequence : public BlockSequence {
  public:
   const KvPool* pool() const { return pool_; }

@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "common/status_macros.h"
-#include "model/activations.h"
 #include "model/checkpoint.h"
 #include "model/draft_files.h"
 #include "model/eagle_folder.h"
 #include "model/eagle_sequence.h"
 #include "model/feature_step.h"
+#include "model/kv_budget.h"
 #include "model/memory_needs.h"
 
 namespace nacre::model {
@@ -55,7 +55,12 @@ absl::Status Admit(const OpenedEagle& opened, const Checkpoint& target,
     needs.weights += opened.checkpoint->StoredBytes(name);
   }
   needs.kv_cache = options.kv_cache_bytes;
-  needs.scratch = ScratchBytes(opened.config.llama, options.step_rows);
+  // What its rows are given and give besides, and logits of the target's
+  // tokens.
+  const int64_t row =
+      6 * int64_t{opened.config.llama.hidden_size} + config.vocab_size;
+  needs.scratch = ScratchBytes(opened.config.llama, options.step_rows) +
+                  options.step_rows * row * int64_t{sizeof(float)};
   return options.admit(needs);
 }
 
@@ -74,8 +79,8 @@ class RemoteEagle::Features final : public TargetSequence {
   bool empty() const override { return length() == first_; }
 
   void Append(absl::Span<const float> rows) override {
-    const int count = std::min(static_cast<int>(rows.size() / size_),
-                               max_length_ - length());
+    const int count =
+        std::min(static_cast<int>(rows.size() / size_), max_length_ - length());
     values_.insert(values_.end(), rows.begin(),
                    rows.begin() + static_cast<ptrdiff_t>(
                                       static_cast<size_t>(count) * size_));
@@ -135,8 +140,8 @@ class RemoteEagle::Text final : public Sequence {
   // Rows of a text of so many tokens.
   int RowsOf(int length) const { return std::max(0, length - 1 - first_); }
 
-  // Of a text that is to have `end` tokens, where it has no rows yet: they begin
-  // with the features that there are.
+  // Of a text that is to have `end` tokens, where it has no rows yet: they
+  // begin with the features that there are.
   void StartAt(const Features& features, int end) {
     if (rows()->length() > 0) return;
     if (features.empty()) {
@@ -197,10 +202,9 @@ absl::StatusOr<std::unique_ptr<RemoteEagle>> RemoteEagle::Load(
     const std::string& path, const std::string& target_dir,
     kernels::Backend* backend, const ModelOptions& options) {
   if (backend->location() != kernels::Location::kHost) {
-    return absl::UnimplementedError(
-        absl::StrCat("an EAGLE draft does not run on the backend ",
-                     backend->numerics_id(),
-                     "; on \"cpu\" and \"reference\" it does"));
+    return absl::UnimplementedError(absl::StrCat(
+        "an EAGLE draft does not run on the backend ", backend->numerics_id(),
+        "; on \"cpu\" and \"reference\" it does"));
   }
   NACRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(target_dir));
   std::unique_ptr<RemoteEagle> model(new RemoteEagle(backend));
@@ -238,17 +242,8 @@ absl::StatusOr<std::unique_ptr<RemoteEagle>> RemoteEagle::Load(
 
 absl::StatusOr<std::unique_ptr<Sequence>> RemoteEagle::NewTreeSequence(
     int max_length, int num_slots, absl::Span<const int32_t>) {
-  if (max_length < 1 || max_length > info_.context_length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a sequence of ", max_length,
-                     " positions is outside the model's context of 1 to ",
-                     info_.context_length));
-  }
-  if (num_slots < 0 || num_slots > kMostSlots) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a sequence of ", num_slots,
-                     " slots for tree nodes is outside 0 to ", kMostSlots));
-  }
+  NACRE_RETURN_IF_ERROR(
+      CheckSequence(max_length, num_slots, info_.context_length));
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<FeatureSequence> rows,
                          eagle_->NewSequence(max_length, num_slots));
   return std::make_unique<Text>(std::move(rows));
@@ -264,9 +259,8 @@ absl::Status RemoteEagle::CheckRows(const SequenceRows& rows,
                                     std::vector<TreeNode>* nodes) const {
   for (const int32_t id : rows.token_ids) {
     if (id >= 0 && id < info_.vocab_size) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("token id ", id, " is outside the vocabulary of ",
-                     info_.vocab_size));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "token id ", id, " is outside the vocabulary of ", info_.vocab_size));
   }
   const Text& text = static_cast<const Text&>(*rows.sequence);
   nodes->assign(rows.nodes.begin(), rows.nodes.end());
@@ -306,11 +300,11 @@ void RemoteEagle::PlanRows(const SequenceRows& rows,
   };
   const int again = std::max(text.known(), text.first() + 1);
   if (const int count = std::min(length, part.known_end) - again; count > 0) {
-    FeatureRows& added =
-        add(again,
-            absl::MakeConstSpan(text.tokens())
-                .subspan(static_cast<size_t>(again), static_cast<size_t>(count)),
-            count);
+    FeatureRows& added = add(
+        again,
+        absl::MakeConstSpan(text.tokens())
+            .subspan(static_cast<size_t>(again), static_cast<size_t>(count)),
+        count);
     // What comes after the last row of the text builds on that.
     part.num_again = added.num_logits =
         again + count == length && end == length ? 1 : 0;
@@ -323,8 +317,7 @@ void RemoteEagle::PlanRows(const SequenceRows& rows,
   part.num_asked = asked;
   if (num_text + num_nodes == 0) return;
   FeatureRows& added =
-      add(begin,
-          rows.token_ids.last(static_cast<size_t>(num_text + num_nodes)),
+      add(begin, rows.token_ids.last(static_cast<size_t>(num_text + num_nodes)),
           num_text);
   added.nodes = nodes;
   added.num_logits = std::max(asked, num_text > 0 ? num_nodes + 1 : 0);

@@ -1,11 +1,12 @@
 // An EAGLE draft on a worker of its own. Its target sends features, projected
-// for it (eagle_projection.h); of the target's checkpoint it needs the embedding
-// and the head alone, as far as it has none itself.
+// for it (eagle_projection.h); of the target's checkpoint it needs the
+// embedding and the head alone, as far as it has none itself.
 //
 // A token stands beside the features of the position before it. The first token
 // of a text has none, and no row: where it is asked, the draft knows nothing. A
-// token beyond the features stands beside what the draft gave for the one before
-// it, as in its training. Once its features are there the row is computed anew.
+// token beyond the features stands beside what the draft gave for the one
+// before it, as in its training. Once its features are there the row is
+// computed anew.
 //
 // Only backends of the host run it. It shares no prefixes.
 //
@@ -44,9 +45,9 @@ class RemoteEagle final : public LanguageModel, public RowReader {
       kernels::Backend* backend, const ModelOptions& options);
 
   // What its keys and values take for each position, on this backend.
-  static absl::StatusOr<KvPool::Shape> ReadKvShape(const std::string& path,
-                                                   const std::string& target_dir,
-                                                   kernels::DType kv_type);
+  static absl::StatusOr<KvPool::Shape> ReadKvShape(
+      const std::string& path, const std::string& target_dir,
+      kernels::DType kv_type);
 
   const ModelInfo& info() const override { return info_; }
   void BindComputeThread() override { backend_->BindComputeThread(); }

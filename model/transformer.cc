@@ -170,17 +170,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
 
 absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewTreeSequence(
     int max_length, int num_slots, absl::Span<const int32_t> token_ids) {
-  if (max_length < 1 || max_length > info_.context_length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a sequence of ", max_length,
-                     " positions is outside the model's context of 1 to ",
-                     info_.context_length));
-  }
-  if (num_slots < 0 || num_slots > kMostSlots) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a sequence of ", num_slots,
-                     " slots for tree nodes is outside 0 to ", kMostSlots));
-  }
+  NACRE_RETURN_IF_ERROR(
+      CheckSequence(max_length, num_slots, info_.context_length));
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> sequence,
                          kv_pool_->Reserve(max_length, token_ids, num_slots));
   // Here, not in the middle of a step.

@@ -130,11 +130,8 @@ bool DraftSession::HasNothingToDo() const {
 bool DraftSession::WantsStepAfterNext(bool policy_stop) const {
   const int next = length() + 1;
   return WantsStep() && next < std::min(options_.max_length, horizon_) &&
-         next - committed_length_ < Lead() && !WaitsBehind(policy_stop);
-}
-
-bool DraftSession::WaitsBehind(bool policy_stop) const {
-  return policy_stop && options_.plan.waits_at_stop;
+         next - committed_length_ < Lead() &&
+         !(policy_stop && options_.plan.waits_at_stop);
 }
 
 int DraftSession::Lead() const {
@@ -229,7 +226,7 @@ Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop,
   kept.count = std::min(kRanks, static_cast<int>(candidates.size()));
   std::copy_n(candidates.begin(), kept.count, kept.token_ids.begin());
   tokens_.push_back(token_id);
-  policy_stop_ = WaitsBehind(policy_stop);
+  policy_stop_ = policy_stop && options_.plan.waits_at_stop;
   Tail tail = MakeTail(length() - 1);
   tail.token_ids.push_back(token_id);
   announced_ = tail.stop;

@@ -142,7 +142,6 @@ class DraftSession {
   void Follow(absl::Span<const int32_t> token_ids, int walked);
   void ReportRanks(absl::Span<const int32_t> token_ids);
   int Lead() const;
-  bool WaitsBehind(bool policy_stop) const;
   Tail MakeTail(int first_position) const;
 
   Options options_;

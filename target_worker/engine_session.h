@@ -83,9 +83,9 @@ struct EngineSession : worker::EngineSession {
   struct ReadRows {
     uint64_t channel = 0;
     int shown = 0;
+    std::unique_ptr<ShelvedFeatures> features;  // null: it keeps none
   };
   ReadRows read_rows;
-  std::unique_ptr<ShelvedFeatures> shelved;  // null: it keeps none
 
   // Its part of the step being run.
   std::vector<int32_t> fed;  // prompt rows, then last committed token and tail

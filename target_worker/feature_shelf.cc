@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/dtype.h"
+#include "kernels/backend.h"
 #include "target_worker/engine_session.h"
 
 namespace nacre::target_worker {
@@ -14,15 +14,15 @@ void FeatureShelf::Open(EngineSession& session, const OpenTarget& open) {
       open.verification != speculation::Verification::kExact) {
     return;
   }
-  session.shelved = std::make_unique<ShelvedFeatures>();
-  all_.push_back(session.shelved.get());
+  session.read_rows.features = std::make_unique<ShelvedFeatures>();
+  all_.push_back(session.read_rows.features.get());
 }
 
 void FeatureShelf::Close(EngineSession& session) {
-  if (session.shelved == nullptr) return;
-  DropBefore(session.shelved->end, session.shelved.get());
-  std::erase(all_, session.shelved.get());
-  session.shelved.reset();
+  if (session.read_rows.features == nullptr) return;
+  DropBefore(session.read_rows.features->end, session.read_rows.features.get());
+  std::erase(all_, session.read_rows.features.get());
+  session.read_rows.features.reset();
 }
 
 void FeatureShelf::Take(const Step& step) {
@@ -32,8 +32,8 @@ void FeatureShelf::Take(const Step& step) {
     EngineSession& session = *step.sessions[i];
     const int begin = first_row;
     first_row += static_cast<int>(step.batch[i].token_ids.size());
-    if (session.shelved == nullptr || session.closing || session.unsound ||
-        session.schedule.finished()) {
+    if (session.read_rows.features == nullptr || session.closing ||
+        session.unsound || session.schedule.finished()) {
       continue;
     }
     FindTextRows(session, begin, &text_rows_);
@@ -49,9 +49,8 @@ void FeatureShelf::Take(const Step& step) {
                        &projected_);
       for (size_t k = at; k < next; ++k) {
         Add(text_rows_[k].position,
-            projected_.data() +
-                (k - at) * static_cast<size_t>(source_->size()),
-            session.shelved.get());
+            projected_.data() + (k - at) * static_cast<size_t>(source_->size()),
+            session.read_rows.features.get());
       }
     }
   }
@@ -85,11 +84,10 @@ void FeatureShelf::DropBefore(int position, ShelvedFeatures* shelved) {
 
 void FeatureShelf::MakeRoom() {
   while (bytes_ > most_bytes_) {
-    ShelvedFeatures* const longest =
-        *std::max_element(all_.begin(), all_.end(),
-                          [](const auto* a, const auto* b) {
-                            return a->values.size() < b->values.size();
-                          });
+    ShelvedFeatures* const longest = *std::max_element(
+        all_.begin(), all_.end(), [](const auto* a, const auto* b) {
+          return a->values.size() < b->values.size();
+        });
     // Many at once: each time moves those that stay.
     DropBefore(longest->first + (longest->end - longest->first + 1) / 2,
                longest);
@@ -104,10 +102,9 @@ absl::Status FeatureShelf::Check(
         "--publish-features");
   }
   if (wanted.draft_fingerprint != source_->draft_fingerprint()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the target's features are for the draft ",
-                     source_->draft_fingerprint(), ", this is ",
-                     wanted.draft_fingerprint));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the target's features are for the draft ",
+        source_->draft_fingerprint(), ", this is ", wanted.draft_fingerprint));
   }
   if (wanted.shape.num_features == source_->size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -117,11 +114,11 @@ absl::Status FeatureShelf::Check(
 
 void FeatureShelf::Read(const EngineSession& session, int first, int count,
                         std::vector<float>* rows) const {
-  const ShelvedFeatures& shelved = *session.shelved;
+  const ShelvedFeatures& shelved = *session.read_rows.features;
   const size_t size = static_cast<size_t>(source_->size());
   rows->resize(static_cast<size_t>(count) * size);
-  const uint16_t* from = shelved.values.data() +
-                         static_cast<size_t>(first - shelved.first) * size;
+  const uint16_t* from =
+      shelved.values.data() + static_cast<size_t>(first - shelved.first) * size;
   for (float& value : *rows) value = kernels::FromBF16(*from++);
 }
 

@@ -10,10 +10,12 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "model/eagle_projection.h"
@@ -65,6 +67,24 @@ absl::Status LoadAhead(const nacre::worker::OwnDraftFlags& own,
   return absl::OkStatus();
 }
 
+// What it computes for drafts that run elsewhere.
+absl::Status LoadPublished(const nacre::worker::WorkerOptions& options,
+                           nacre::model::LanguageModel* model, Owned* owned) {
+  const std::string& draft = options.features.draft;
+  if (draft.empty()) return absl::OkStatus();
+  if (options.own_drafts.kind() != nullptr) {
+    // Each would have the model keep other features.
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--publish-features and --", options.own_drafts.kind()->flag,
+        " exclude each other: one EAGLE draft is elsewhere, or one draft "
+        "here"));
+  }
+  NACRE_ASSIGN_OR_RETURN(owned->projection,
+                         nacre::model::EagleProjection::Load(draft, model));
+  spdlog::info("features for drafts: {}", owned->projection->description());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
     const nacre::worker::WorkerOptions& worker_options,
@@ -72,14 +92,6 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   if (!worker_options.policies.files.empty()) {
     return absl::InvalidArgumentError(
         "--policy-file is for draft workers: a target drafts nothing");
-  }
-  const nacre::worker::FeatureFlags& published = worker_options.features;
-  if (!published.draft.empty() &&
-      worker_options.own_drafts.kind() != nullptr) {
-    // Each would have the model keep other features.
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--publish-features and --", worker_options.own_drafts.kind()->flag,
-        " exclude each other: one EAGLE draft is elsewhere, or one draft here"));
   }
   if (model->row_reader() != nullptr) {
     return absl::InvalidArgumentError(
@@ -101,12 +113,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   const nacre::worker::OwnDraftFlags& own = worker_options.own_drafts;
   owned->features = features;
   NACRE_RETURN_IF_ERROR(LoadAhead(own, model, owned.get()));
-  if (!published.draft.empty()) {
-    NACRE_ASSIGN_OR_RETURN(
-        owned->projection,
-        nacre::model::EagleProjection::Load(published.draft, model));
-    spdlog::info("features for drafts: {}", owned->projection->description());
-  }
+  NACRE_RETURN_IF_ERROR(LoadPublished(worker_options, model, owned.get()));
   using nacre::target_worker::TargetEngine;
   auto service = std::make_unique<nacre::target_worker::TargetService>();
   TargetEngine::Options options;
@@ -133,7 +140,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.head_tree = own.medusa_tree;
   options.feature_drafter = owned->drafter.get();
   options.feature_source = owned->projection.get();
-  options.feature_bytes = published.cache_bytes;
+  options.feature_bytes = worker_options.features.cache_bytes;
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());

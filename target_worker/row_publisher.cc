@@ -77,28 +77,28 @@ bool RowPublisher::PublishRows(const EngineSession& session, int there) {
     return true;
   }
   if (wanted->shape.is_features()) {
-    if (session.shelved == nullptr) {
+    if (session.read_rows.features == nullptr) {
       tensors_->RefuseRows(
           channel, *wanted,
           absl::UnimplementedError("no features under the ratio test"));
       return true;
     }
     // Of what the prefix cache brought there are none, as long as no step ran.
-    if (session.shelved->end <= wanted->first) return false;
-    if (session.shelved->first >= wanted->end) {
+    if (session.read_rows.features->end <= wanted->first) return false;
+    if (session.read_rows.features->first >= wanted->end) {
       // It asks for more only as rows come.
       tensors_->RefuseRows(
           channel, *wanted,
           absl::ResourceExhaustedError(absl::StrCat(
-              "features before position ", session.shelved->first,
+              "features before position ", session.read_rows.features->first,
               " are dropped, those to ", wanted->end, " were asked for")));
       return true;
     }
-    if (session.shelved->first > wanted->first) {
-      tensors_->SkipRows(channel, *wanted, session.shelved->first);
+    if (session.read_rows.features->first > wanted->first) {
+      tensors_->SkipRows(channel, *wanted, session.read_rows.features->first);
       return true;
     }
-    there = std::min(there, session.shelved->end);
+    there = std::min(there, session.read_rows.features->end);
   }
   const int most = std::clamp(kMostNumbers / wanted->shape.row_size(), 1,
                               worker::TensorReader::kMaxRows);

@@ -1,6 +1,6 @@
-// Lets drafts read rows of the target: of each session whose channel has readers
-// that want some, those of committed positions. Keys and values (GliDe) come out
-// of the model's cache, features (EAGLE) from the shelf.
+// Lets drafts read rows of the target: of each session whose channel has
+// readers that want some, those of committed positions. Keys and values (GliDe)
+// come out of the model's cache, features (EAGLE) from the shelf.
 //
 // The engine's thread.
 

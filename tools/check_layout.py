@@ -127,6 +127,8 @@ TESTED_FOLDERS = ["common", "tokenizer", "chat", "kernels", "model", "speculatio
 UNTESTED = {
     "common/rpc/signals.cc": "tested through the processes (tests/integration)",
     "draft_worker/main.cc": "flags and wiring (tests/integration)",
+    "target_worker/feature_shelf.cc": "tests/target_worker/row_publisher_test.cc",
+    "target_worker/text_rows.cc": "tests/target_worker/row_publisher_test.cc",
     "target_worker/main.cc": "flags and wiring (tests/integration)",
     "gateway/main.cc": "flags and wiring (tests/integration)",
     "coordinator/main.cc": "flags and wiring (tests/integration)",
@@ -151,6 +153,9 @@ TESTED_BY = {
     "model/config_rope.cc": "tests/model/config_test.cc",
     "model/draft_files.cc": "tests/model/medusa_heads_test.cc",
     "model/draft_tensors.cc": "tests/model/eagle_model_test.cc",
+    "model/eagle_folder.cc": "tests/model/eagle_model_test.cc",
+    "model/eagle_projection.cc": "tests/model/remote_eagle_test.cc",
+    "model/eagle_sequence.cc": "tests/model/remote_eagle_test.cc",
     "model/eagle_weights.cc": "tests/model/eagle_model_test.cc",
     "model/feature_step.cc": "tests/model/eagle_model_test.cc",
     "model/glide_weights.cc": "tests/model/glide_model_test.cc",

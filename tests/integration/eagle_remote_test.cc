@@ -1,5 +1,5 @@
-// An EAGLE draft on a worker of its own: the target's features come to it between
-// real processes, and no token depends on whether they do.
+// An EAGLE draft on a worker of its own: the target's features come to it
+// between real processes, and no token depends on whether they do.
 
 #include <gtest/gtest.h>
 
@@ -127,17 +127,17 @@ TEST_F(EagleRemoteTest, RefusesToStartWithoutWhatItNeeds) {
   ExpectRefused("target", {"--model", eagle}, "is an EAGLE draft, no target");
   ExpectRefused("draft", {"--model", eagle},
                 "--target-tokenizer DIR, the target's model, is required");
-  ExpectRefused(
-      "draft", {"--model", eagle, "--target-tokenizer", target,
-                "--tensor-parallel", "2"},
-      "an EAGLE draft is not split");
+  ExpectRefused("draft",
+                {"--model", eagle, "--target-tokenizer", target,
+                 "--tensor-parallel", "2"},
+                "an EAGLE draft is not split");
   ExpectRefused("draft",
                 {"--model", NACRE_MODELS "/draft", "--publish-features", eagle},
                 "--publish-features is for target workers");
-  ExpectRefused("target",
-                {"--model", target, "--publish-features", eagle, "--eagle",
-                 eagle},
-                "--publish-features and --eagle exclude each other");
+  ExpectRefused(
+      "target",
+      {"--model", target, "--publish-features", eagle, "--eagle", eagle},
+      "--publish-features and --eagle exclude each other");
   ExpectRefused("target",
                 {"--model", target, "--publish-features", "/no/such/folder"},
                 "/no/such/folder");

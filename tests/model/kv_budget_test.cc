@@ -36,6 +36,16 @@ TEST(KvBudgetTest, TheScratchHoldsLogitsAndGrowsWithTheRows) {
   EXPECT_EQ(ScratchBytes(config, 512), 512 * ScratchBytes(config, 1));
 }
 
+TEST(KvBudgetTest, TheScratchHoldsQueriesIntoATargetsKeys) {
+  ModelConfig config = Config();
+  const int64_t without = ScratchBytes(config, 4);
+  config.cross.emplace();
+  config.cross->num_heads = 64;
+  config.cross->num_key_value_heads = 8;
+  config.cross->head_dim = 128;
+  EXPECT_EQ(ScratchBytes(config, 4) - without, 4 * 4 * 2 * 64 * 128);
+}
+
 TEST(KvBudgetTest, TheCacheGetsItsShareOfWhatIsLeft) {
   const auto all = KvBytes(Config(), Memory(), {.step_rows = 512});
   ASSERT_TRUE(all.ok());

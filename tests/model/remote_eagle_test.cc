@@ -56,9 +56,9 @@ struct Pair {
   // The features of positions begin..end-1 come.
   void Come(int begin, int end) {
     const size_t size = static_cast<size_t>(eagle->shape().row_size());
-    seen->Append(absl::MakeConstSpan(features)
-                     .subspan(static_cast<size_t>(begin) * size,
-                              static_cast<size_t>(end - begin) * size));
+    seen->Append(absl::MakeConstSpan(features).subspan(
+        static_cast<size_t>(begin) * size,
+        static_cast<size_t>(end - begin) * size));
   }
   std::vector<LogitRow> Rows(const SequenceRows& rows) {
     const auto logits = eagle->Forward({&rows, 1});
@@ -78,9 +78,8 @@ struct Pair {
                  .target = seen.get()});
   }
   std::vector<LogitRow> FeedPrompt(int begin, int end) {
-    return Feed(absl::MakeConstSpan(prompt())
-                    .subspan(static_cast<size_t>(begin),
-                             static_cast<size_t>(end - begin)));
+    return Feed(absl::MakeConstSpan(prompt()).subspan(
+        static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
   }
   // A node after the text (parent kNoSlot), or after another one.
   LogitRow FeedNode(int32_t id, TreeNode node) {
@@ -318,8 +317,8 @@ TEST_P(RemoteEagleTest, RefusesWhatItCannotBeFed) {
                                   .token_ids = {&token, 1},
                                   .num_logits = 1,
                                   .nodes = {&orphan, 1}};
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      pair.eagle->Forward({&no_parent, 1}).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(pair.eagle->Forward({&no_parent, 1}).status()));
   const TreeNode far = {1, kNoSlot, pair.eagle->info().context_length};
   const SequenceRows too_far = {.sequence = pair.sequence.get(),
                                 .token_ids = {&token, 1},

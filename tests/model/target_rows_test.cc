@@ -5,8 +5,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "model/load_model.h"
+#include "nlohmann/json.hpp"
 #include "tests/model/glide_golden.h"
+#include "tests/model/named_backend.h"
+#include "tests/testing/random_checkpoint.h"
 #include "tests/testing/table_model.h"
+#include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
 namespace {
@@ -75,6 +80,19 @@ TEST(TargetRowsTest, OtherShapesAreRefused) {
   refused(shape, "keys of 9 layers, the target has 8");
   shape.num_layers = 0;
   refused(shape, "keys of 0 layers, the target has 8");
+}
+
+// Those elements stand elsewhere in its cache than a draft was trained to read.
+TEST(TargetRowsTest, ATargetOfWhoseHeadsOnlyAPartTurnsIsRefused) {
+  const std::string dir = nacre::testing::TestFolder("half_turning");
+  const auto golden = nlohmann::json::parse(nacre::testing::ReadFile(
+      std::string(NACRE_TEST_DATA) + "/model/options/neox.json"));
+  nacre::testing::WriteRandomCheckpoint(golden["config"].dump(), dir);
+  const auto backend = NamedBackend("cpu");
+  const auto model = *LoadModel(dir, backend.get(), {});
+  const absl::Status status = KeptRows(model.get()).Check(ShapeOf(*model, 1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.ToString(), HasSubstr("only a part of each"));
 }
 
 TEST(TargetRowsTest, AModelWithoutKeysIsRefused) {

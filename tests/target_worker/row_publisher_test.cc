@@ -54,8 +54,7 @@ class OneReader final : public worker::TensorPublisher {
     refusal = why;
     wanted.end = 0;
   }
-  void SkipRows(uint64_t channel, const RowsWanted& skipping,
-                int to) override {
+  void SkipRows(uint64_t channel, const RowsWanted& skipping, int to) override {
     EXPECT_EQ(channel, 7u);
     EXPECT_EQ(skipping, wanted);
     EXPECT_GT(to, wanted.first);
@@ -189,7 +188,8 @@ class FeaturePublisherTest : public RowPublisherTest {
     reader_.wanted.shape.num_features = engine_.projection()->size();
     reader_.wanted.end = 1000;
     reader_.wanted.epoch = 4;
-    reader_.wanted.draft_fingerprint = engine_.projection()->draft_fingerprint();
+    reader_.wanted.draft_fingerprint =
+        engine_.projection()->draft_fingerprint();
   }
 
   // What is made of the features of these tokens, fed at once, in bf16.
@@ -261,9 +261,8 @@ TEST_F(FeaturePublisherTest, BeginsAfterWhatWasTakenOver) {
   EXPECT_GT(engine_.cached_tokens, 0);
   EXPECT_EQ(reader_.skipped, engine_.cached_tokens);
   const auto& said = engine_.tokens[open.session_id];
-  EXPECT_EQ(reader_.rows,
-            FeaturesOf(said, reader_.skipped,
-                       reader_.wanted.first - reader_.skipped));
+  EXPECT_EQ(reader_.rows, FeaturesOf(said, reader_.skipped,
+                                     reader_.wanted.first - reader_.skipped));
 }
 
 TEST_F(FeaturePublisherTest, NoneUnderTheRatioTest) {
@@ -321,9 +320,8 @@ TEST_F(FewFeaturesTest, TheOldestAreDroppedAndTheReaderLearnsIt) {
   EXPECT_GT(reader_.skipped, 0);
   ASSERT_FALSE(reader_.rows.empty());
   EXPECT_LE(reader_.rows.size(), 8u * 64u);
-  EXPECT_EQ(reader_.rows,
-            FeaturesOf(engine_.tokens[1], reader_.skipped,
-                       reader_.wanted.first - reader_.skipped));
+  EXPECT_EQ(reader_.rows, FeaturesOf(engine_.tokens[1], reader_.skipped,
+                                     reader_.wanted.first - reader_.skipped));
   // Who asked for what is gone altogether is told so.
   reader_.wanted.first = 0;
   reader_.wanted.end = 1;

@@ -35,33 +35,9 @@
 #include "tests/testing/next_draws.h"
 #include "tests/testing/table_model_options.h"
 #include "tests/testing/table_sequence.h"
+#include "tests/testing/target_table.h"
 
 namespace nacre::testing {
-
-// The rows of a target as they came. Of features the first ones may be lost.
-class TargetTable final : public model::TargetSequence {
- public:
-  explicit TargetTable(int row_size, bool may_skip = false)
-      : row_size_(row_size), may_skip_(may_skip) {}
-  int length() const override {
-    return first + static_cast<int>(rows.size()) / row_size_;
-  }
-  bool empty() const override { return rows.empty(); }
-  void Append(absl::Span<const float> more) override {
-    rows.insert(rows.end(), more.begin(), more.end());
-  }
-  bool SkipTo(int position) override {
-    if (!may_skip_ || !rows.empty()) return position == length();
-    first = position;
-    return true;
-  }
-  int first = 0;
-  std::vector<float> rows;
-
- private:
-  const int row_size_;
-  const bool may_skip_;
-};
 
 class TableModel : public model::LanguageModel, private model::RowReader {
  public:
@@ -151,9 +127,8 @@ class TableModel : public model::LanguageModel, private model::RowReader {
     if (max_length > room_.kv_free_tokens) {
       return absl::ResourceExhaustedError("no room for rows of a target");
     }
-    return std::make_unique<TargetTable>(
-        options_.reads_target->row_size(),
-        options_.reads_target->is_features());
+    return std::make_unique<TargetTable>(options_.reads_target->row_size(),
+                                         options_.reads_target->is_features());
   }
 
   kernels::FloatView final_hidden() override {

@@ -267,7 +267,8 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
   argv.Add("--cpus", worker.cpus);
   const bool is_draft = worker.role == "draft";
   if (is_draft) argv.Add("--target-tokenizer", options_.target_model);
-  if (!is_draft && options_.drafts > 0 && model::IsEagle(options_.draft_model)) {
+  if (!is_draft && options_.drafts > 0 &&
+      model::IsEagle(options_.draft_model)) {
     argv.Add("--publish-features", options_.draft_model);
   }
   if (options_.metrics_port.has_value()) {

@@ -211,9 +211,10 @@ absl::Status LoadRanks(const WorkerOptions& options, wire::WorkerRole role,
 // What an EAGLE draft on a worker of its own needs besides its folder.
 absl::Status CheckEagle(const WorkerOptions& options, wire::WorkerRole role) {
   if (role == wire::WorkerRole::kTarget) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.model_dir,
-        " is an EAGLE draft, no target: it would answer without what it reads"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.model_dir,
+                     " is an EAGLE draft, no target: it would answer without "
+                     "what it reads"));
   }
   if (options.vocabulary.target_tokenizer.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -395,9 +395,10 @@ void TensorFlags::Register(FlagSet* flags) {
 }
 
 void FeatureFlags::Register(FlagSet* flags) {
-  flags->Add("publish-features", "DIR", &draft,
-             "of a target worker: the folder of an EAGLE draft that runs on "
-             "draft workers; the target computes what it reads (default: none)");
+  flags->Add(
+      "publish-features", "DIR", &draft,
+      "of a target worker: the folder of an EAGLE draft that runs on "
+      "draft workers; the target computes what it reads (default: none)");
   flags->AddParsed(
       "feature-cache", "BYTES", "64M",
       [this](const std::string& text) -> absl::Status {

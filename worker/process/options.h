@@ -121,7 +121,7 @@ struct VocabularyOptions {
   // Folder or GGUF file; empty: it is the same. Of an EAGLE draft the target's
   // model.
   std::string target_tokenizer;
-  double least_share = 0.5;      // VocabularyMap::share
+  double least_share = 0.5;  // VocabularyMap::share
 
   // --target-tokenizer, and the other one.
   void Register(FlagSet* flags);

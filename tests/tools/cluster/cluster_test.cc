@@ -119,8 +119,8 @@ TEST_F(ClusterTest, ATargetComputesWhatAnEagleDraftElsewhereReads) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_TRUE(WaitForArgs("nacre-target-worker",
                           "--publish-features " NACRE_MODELS "/eagle"));
-  EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
-                          "--target-tokenizer /models/target"));
+  EXPECT_TRUE(
+      WaitForArgs("nacre-draft-worker", "--target-tokenizer /models/target"));
 }
 
 // What is typed, as a command does it.
