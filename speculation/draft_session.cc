@@ -131,7 +131,7 @@ bool DraftSession::WantsStepAfterNext(bool policy_stop) const {
   const int next = length() + 1;
   return WantsStep() && next < std::min(options_.max_length, horizon_) &&
          next - committed_length_ < Lead() &&
-         !(policy_stop && options_.plan.waits_at_stop);
+         (!policy_stop || !options_.plan.waits_at_stop);
 }
 
 int DraftSession::Lead() const {
