@@ -83,6 +83,7 @@ class SimulatedSequence final : public model::BlockSequence {
   model::TakenOver TakeOver(absl::Span<const int32_t> token_ids,
                             int most_blocks) override;
 
+  const SimulatedModel& model() const { return *model_; }
   // Tokens whose KV is held: [0, length()).
   int32_t token(int position) const { return cell(position).token_id; }
   // The hash of tokens [0, length), as it was when the last of them was fed.
@@ -94,7 +95,6 @@ class SimulatedSequence final : public model::BlockSequence {
   Cell FeedNode(const model::TreeNode& node, int32_t token_id);
 
   SessionOnWorker* session = nullptr;  // whose it is
-  const SimulatedModel& model() const { return *model_; }
   // The first position that is not the target's own token; checks.cc.
   int divergence = kNoDivergence;
 
