@@ -181,6 +181,11 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
     const bool has_slots = sequence.num_slots() > 0;
     if (request.is_ratio() || has_slots) FindDivergence(sequence);
     CheckKv(sequence, "draft");
+    const std::string seen =
+        session.seen.OnForward(session, rows, &target_rows_);
+    if (!seen.empty()) {
+      Fail("the draft of request ", request.index, " ", seen);
+    }
     if (has_slots) {
       const std::string wrong = session.watch.OnForward(session, rows);
       if (!wrong.empty()) {
@@ -247,27 +252,6 @@ void Checks::OnFedAgain(const SimulatedSequence& sequence, int position) {
   Fail("invariant 4: a worker dropped the KV of position ", position,
        " of request ", session.request->index,
        " and feeds the same token there again");
-}
-
-void Checks::OnTargetRows(const SimulatedSequence& sequence,
-                          absl::Span<const float> hashes) {
-  const SessionOnWorker& session = *sequence.session;
-  const RequestState& request = *session.request;
-  // By the ratio test a target in another's place may draw other tokens than
-  // those that only the first had committed.
-  if (request.is_ratio()) return;
-  uint64_t hash = kEmptyHash;
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    const int position = static_cast<int>(i);
-    if (position < request.known_length()) {
-      hash = ExtendHash(hash, session.token(position));
-      if (hashes[i] == TargetRowHash(hash)) continue;
-    }
-    Fail("the draft of request ", request.index,
-         " sees a row of its target at ", position,
-         " that is of other tokens than those committed");
-    return;
-  }
 }
 
 // By exact match: up to the first row that is not the target's own token.
@@ -437,6 +421,10 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
          tail.first_position, " with mark ", static_cast<int>(tail.stop));
   }
   if (tail.token_ids.empty()) return;
+  if (const std::string wrong = session.seen.OnTail(session, tail);
+      !wrong.empty()) {
+    Fail("the draft of request ", index, " ", wrong);
+  }
   const SimulatedSequence* sequence = session.sequence;
   if (sequence != nullptr && sequence->num_slots() > 0) {
     session.drew = true;

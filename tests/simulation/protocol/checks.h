@@ -23,6 +23,7 @@
 #include "speculation/pipeline.h"
 #include "tests/simulation/protocol/expected.h"
 #include "tests/simulation/protocol/right_nodes.h"
+#include "tests/simulation/protocol/row_watch.h"
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/table_sampler.h"
@@ -143,6 +144,7 @@ struct SessionOnWorker {
   speculation::Tail last_tail;
   absl::optional<TreeWriter> tree;  // draft: it tells its chain as a tree
   DraftWatch watch;                 // draft: where it grows one
+  RowWatch seen;                    // draft: of its target
   int told_length = 0;              // ... of the text, if so late
   bool is_over = false;  // ... and that it is closed, or its stream lost
   // Target: of the draft that it was opened with, by exact match.
@@ -202,9 +204,6 @@ class Checks {
   // It ended early: nothing was fed.
   void OnAbandoned(absl::Span<const model::SequenceRows> batch);
   void OnFedAgain(const SimulatedSequence& sequence, int position);
-  // What a draft sees of its target in a step: hashes of positions 0 and on.
-  void OnTargetRows(const SimulatedSequence& sequence,
-                    absl::Span<const float> hashes);
   // Messages that leave a worker.
   void OnVerdict(SessionOnWorker& session, const speculation::Verdict& verdict);
   void OnTail(SessionOnWorker& session, const speculation::Tail& tail);
@@ -229,6 +228,7 @@ class Checks {
   };
   const SuffixCounts& suffix_counts() const { return suffix_counts_; }
   const RightNodes::Counts& right_nodes() const { return right_nodes_; }
+  const RowWatch::Counts& target_rows() const { return target_rows_; }
 
   // What the client hears.
   void OnChunk(RequestState& request, const coordinator::Chunk& chunk);
@@ -282,6 +282,7 @@ class Checks {
   int64_t num_draft_branches_ = 0;
   SuffixCounts suffix_counts_;
   RightNodes::Counts right_nodes_;
+  RowWatch::Counts target_rows_;
   const std::vector<RequestState>* requests_ = nullptr;
   std::string failure_;
 };

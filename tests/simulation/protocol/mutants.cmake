@@ -155,6 +155,34 @@ nacre_mutant(device_draw_by_one model/model_drafter.cc
   [[node.sampler->DeviceDraw(position)]]
   [[node.sampler->DeviceDraw(position + 1)]])
 
+# --------------------------------------------------- what drafts read of targets
+nacre_mutant(early_rows_not_held_back draft_worker/row_receiver.cc
+  [[session->schedule.committed_length() - seen.rows->length()]]
+  [[seen.num_early]])
+nacre_mutant(held_back_by_one_less draft_worker/row_receiver.cc
+  [[session->schedule.committed_length() - seen.rows->length()]]
+  [[session->schedule.committed_length() + 1 - seen.rows->length()]])
+nacre_mutant(horizon_by_one draft_worker/row_receiver.cc
+  [[rows->length() + max_lag + 1]] [[rows->length() + max_lag + 2]])
+nacre_mutant_statement(no_horizon_before_the_first_row draft_worker/row_receiver.cc
+  [[session.schedule.SetHorizon(0);]] [[]])
+nacre_mutant_statement(fed_before_the_first_row draft_worker/row_receiver.cc
+  [[if (rows->empty()) return 0;]] [[]])
+nacre_mutant(fed_as_it_comes_beyond_the_rows draft_worker/row_receiver.cc
+  [[known == 0 && !waits && length + 1 < horizon() ? 1 : known]]
+  [[waits ? known : std::numeric_limits<int>::max()]])
+nacre_mutant(horizon_is_no_stop speculation/draft_session.cc
+  [[length() >= horizon_]] [[false]])
+nacre_mutant(rows_of_rejected_nodes_kept target_worker/text_rows.cc
+  [=[session.walked[static_cast<size_t>(i)]]=] [[i]])
+nacre_mutant(gap_in_rows_not_noticed draft_worker/row_receiver.cc
+  [[seen.rows->length() + seen.num_early - tag.position]]
+  [[std::max(0, seen.rows->length() + seen.num_early - tag.position)]])
+nacre_mutant_statement(dropped_features_keep_their_place target_worker/feature_shelf.cc
+  [[shelved->first = position;]] [[]])
+nacre_mutant(features_of_another_draft target_worker/feature_shelf.cc
+  [[wanted.draft_fingerprint != source_->draft_fingerprint()]] [[false]])
+
 # -------------------------------------------------------------- the draft's tree
 nacre_mutant_statement(drafts_slot_never_returned speculation/draft_tree.cc
   [[    if (place.has_value() && place->index.has_value()) {

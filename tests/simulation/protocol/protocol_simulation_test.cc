@@ -87,6 +87,9 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.unservable, per_mille);
   EXPECT_GT(total.hidden, 20 * per_mille);
   EXPECT_GT(total.target_rows, 1000 * per_mille);
+  EXPECT_GT(total.features, 5000 * per_mille);
+  EXPECT_GT(total.skipped_features, 100 * per_mille);
+  EXPECT_GT(total.behind_features, 300 * per_mille);
   EXPECT_GT(total.by_ratio, 100 * per_mille);
   EXPECT_GT(total.holds, 20 * per_mille);
   EXPECT_GT(total.untimed_holds, 5 * per_mille);

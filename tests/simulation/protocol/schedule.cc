@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/fleet/kv_ledger.h"
+#include "target_worker/feature_shelf.h"
 #include "tests/simulation/protocol/policies.h"
 
 namespace nacre::protocol {
@@ -268,8 +269,6 @@ void DrawTrees(Schedule* schedule) {
   schedule->tree_rows = random.OneOf({0, 3, 8, 16});
   schedule->drafts_have_slots =
       simulation::MixBits(schedule->seed * 8 + 5) % 2 == 0;
-  // No draw: what follows does not depend on it.
-  schedule->drafts_read_target = schedule->seed / 7 % 3 == 0;
   if (schedule->drafts_have_slots && schedule->seed % 3 == 0) {
     schedule->draft_rows = 8;
   }
@@ -286,6 +285,29 @@ void DrawTrees(Schedule* schedule) {
       spec.tree = *speculation::ParseTreeSpec(
           kNames[random.Below(static_cast<int>(std::size(kNames)))]);
     }
+  }
+}
+
+// What drafts read of their targets. What follows does not depend on it.
+void DrawReads(Schedule* schedule) {
+  if (schedule->seed / 7 % 3 != 0) return;
+  if (schedule->seed / 21 % 2 == 0) {
+    schedule->drafts_read = DraftReads::kKeysValues;
+    return;
+  }
+  Random random(schedule->seed * 0xEB44ACCAB455D165 + 59);
+  schedule->drafts_read = DraftReads::kFeatures;
+  schedule->max_lag = 1 + random.Below(8);
+  schedule->features_of = !random.Percent(10)  ? kDraftFingerprint
+                          : random.Percent(50) ? kAnotherDraft
+                                               : "";
+  // Some have room for a few rows, and lose others.
+  schedule->feature_bytes = random.Percent(40)
+                                ? random.Between(0, 200)
+                                : target_worker::FeatureShelf::kDefaultBytes;
+  // As a draft over features does not.
+  for (WorkerOptions& worker : schedule->workers) {
+    if (worker.role == WorkerRole::kDraft) worker.shares_prefixes = false;
   }
 }
 
@@ -452,6 +474,21 @@ void DrawFaults(Random& random, int64_t horizon_ns, Schedule* schedule) {
   }
 }
 
+std::string DescribeReads(const Schedule& schedule) {
+  switch (schedule.drafts_read) {
+    case DraftReads::kNothing:
+      return "";
+    case DraftReads::kKeysValues:
+      return ", drafts over the target's keys";
+    case DraftReads::kFeatures:
+      return absl::StrCat(", drafts over features of \"", schedule.features_of,
+                          "\", up to ", schedule.max_lag,
+                          " tokens behind, of which a target keeps ",
+                          schedule.feature_bytes, " bytes");
+  }
+  return "";
+}
+
 }  // namespace
 
 bool DrainsMany(uint64_t seed) {
@@ -537,6 +574,7 @@ Schedule RandomSchedule(uint64_t seed) {
   DrawVerifications(&schedule);
   DrawAblations(&schedule);
   DrawTrees(&schedule);
+  DrawReads(&schedule);
   DrawSuffixCaches(&schedule);
   DrawGateTimeouts(&schedule);
   DrawWaits(&schedule);
@@ -555,7 +593,7 @@ std::string Describe(const Schedule& schedule) {
       "table ", schedule.table, ", hop ", schedule.hop_ns, " ns, slow ",
       schedule.slow_percent, " %", schedule.tampers ? ", tampered drafts" : "",
       schedule.gate_timeouts ? "" : ", gates without a timer",
-      schedule.drafts_read_target ? ", drafts over the target's keys" : "",
+      DescribeReads(schedule),
       schedule.drafts_have_slots
           ? absl::StrCat(", drafts of ", schedule.draft_rows, " rows")
           : std::string(),

@@ -30,6 +30,13 @@ inline constexpr int64_t kNoStarvation = 20'000 * kMillisecond;
 enum class DraftKind { kPerfect, kGood, kFair, kPoor, kAdversarial };
 inline constexpr int kNumDraftKinds = 5;
 
+// What drafts read of their targets.
+enum class DraftReads { kNothing, kKeysValues, kFeatures };
+
+// The fingerprints of the drafts, and of a draft that there is not.
+inline constexpr char kDraftFingerprint[] = "draft";
+inline constexpr char kAnotherDraft[] = "another draft";
+
 struct WorkerOptions {
   coordinator::WorkerRole role = coordinator::WorkerRole::kTarget;
   DraftKind draft_kind = DraftKind::kPerfect;
@@ -110,7 +117,11 @@ struct Schedule {
   int64_t worker_timeout_ns = 0;  // a silent worker is out of service
   int64_t queue_timeout_ns = 60'000 * kMillisecond;
   bool hold_without_target = true;
-  bool drafts_read_target = false;  // keys and values, that is
+  DraftReads drafts_read = DraftReads::kNothing;
+  // Of features: the draft that the targets have some for; empty: none have.
+  std::string features_of;
+  int64_t feature_bytes = 0;  // of a target
+  int max_lag = 1;            // of a draft
   // A target drains under many requests, and nothing else goes wrong: none may
   // be lost.
   bool drains_many = false;

@@ -90,8 +90,8 @@ void SimulatedSequence::Move(absl::Span<const kernels::KvMove> moves) {
   }
 }
 
-int32_t SimulatedSequence::FeedNode(const model::TreeNode& node,
-                                    int32_t token_id) {
+Cell SimulatedSequence::FeedNode(const model::TreeNode& node,
+                                 int32_t token_id) {
   FillSlot(node);
   std::vector<kernels::KvSlot> path;
   AppendPath(node.slot, &path);
@@ -103,7 +103,7 @@ int32_t SimulatedSequence::FeedNode(const model::TreeNode& node,
   }
   model_->cells_[static_cast<size_t>(path.back())] = {
       token_id, ExtendHash(before.hash, token_id)};
-  return before.token_id;
+  return before;
 }
 
 model::TakenOver SimulatedSequence::TakeOver(
@@ -167,6 +167,10 @@ SimulatedModel::SimulatedModel(Options options)
   info_.context_length = options_.context_length;
   info_.eos_token_ids = {kEos};
   info_.kv_capacity_tokens = options_.kv_capacity_tokens;
+  if (!options_.features_of.empty()) {
+    features_ =
+        std::make_unique<SimulatedFeatures>(options_.features_of, &fed_);
+  }
   if (options_.shares_prefixes && options_.kept_blocks > 0) {
     store_ = std::make_unique<Store>(options_.kept_blocks, options_.block_size,
                                      &cells_, &num_brought_);
@@ -202,42 +206,20 @@ SimulatedModel::NewTreeSequence(int max_length, int num_slots,
               num_slots);
 }
 
-namespace {
-
-class SimulatedTargetSequence final : public model::TargetSequence {
- public:
-  explicit SimulatedTargetSequence(int max_length) : max_length_(max_length) {}
-  int length() const override { return static_cast<int>(hashes.size()); }
-  void Append(absl::Span<const float> rows) override {
-    for (size_t i = 0; i < rows.size() && length() < max_length_; i += 2) {
-      // Rows come in order, without gaps.
-      NACRE_CHECK(rows[i + 1] == static_cast<float>(length()),
-                  "a row of another position");
-      hashes.push_back(rows[i]);
-    }
-  }
-  std::vector<float> hashes;
-
- private:
-  const int max_length_;
-};
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<model::TargetSequence>>
 SimulatedModel::NewTargetSequence(int max_length) {
-  return std::make_unique<SimulatedTargetSequence>(max_length);
+  return std::make_unique<SimulatedTargetSequence>(*options_.reads, max_length);
 }
 
 void SimulatedModel::Read(const model::Sequence& sequence,
-                          const model::TargetRowShape&, int first, int count,
-                          std::vector<float>* rows) {
+                          const model::TargetRowShape& shape, int first,
+                          int count, std::vector<float>* rows) {
   const auto& own = static_cast<const SimulatedSequence&>(sequence);
   NACRE_CHECK(first + count <= own.length(), "rows that were not computed");
   rows->clear();
   for (int i = first; i < first + count; ++i) {
-    rows->push_back(TargetRowHash(own.hash(i + 1)));
-    rows->push_back(static_cast<float>(i));
+    const auto row = RowValues(shape, "", {own.hash(i + 1), i});
+    rows->insert(rows->end(), row.begin(), row.end());
   }
 }
 
@@ -269,6 +251,7 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
   logits_.clear();
   hidden_.clear();
   drawn_.clear();
+  fed_.clear();
   for (const model::SequenceRows& rows : batch) {
     const auto* sequence = static_cast<SimulatedSequence*>(rows.sequence);
     const int positions = static_cast<int>(rows.token_ids.size()) -
@@ -280,23 +263,21 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
   for (const model::SequenceRows& rows : batch) {
     auto* sequence = static_cast<SimulatedSequence*>(rows.sequence);
     const int num_rows = static_cast<int>(rows.token_ids.size());
-    if (rows.target != nullptr) {
-      options_.on_target_rows(
-          *sequence,
-          static_cast<const SimulatedTargetSequence*>(rows.target)->hashes);
-    }
     for (int i = 0; i < num_rows; ++i) {
       const int32_t last = rows.token_ids[i];
       NACRE_CHECK(last >= 0 && last < kVocabSize, "a token id of no token");
       const int node = i - (num_rows - static_cast<int>(rows.nodes.size()));
       int32_t before = -1;
       if (node >= 0) {
-        before =
-            sequence->FeedNode(rows.nodes[static_cast<size_t>(node)], last);
+        const model::TreeNode& fed = rows.nodes[static_cast<size_t>(node)];
+        const Cell parent = sequence->FeedNode(fed, last);
+        before = parent.token_id;
+        fed_.push_back({ExtendHash(parent.hash, last), fed.position});
       } else {
         sequence->Feed(last);
         const int length = sequence->length();
         if (length >= 2) before = sequence->token(length - 2);
+        fed_.push_back({sequence->hash(length), length - 1});
       }
       if (i < num_rows - rows.num_logits) continue;
       const absl::Span<const float> row = options_.table->Row(before, last);

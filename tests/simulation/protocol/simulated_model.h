@@ -15,17 +15,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "model/block_pool.h"
 #include "model/block_sequence.h"
 #include "model/language_model.h"
 #include "model/target_rows.h"
 #include "tests/simulation/protocol/schedule.h"
+#include "tests/simulation/protocol/simulated_rows.h"
 
 namespace nacre::protocol {
 
@@ -59,11 +62,6 @@ inline uint64_t ExtendHash(uint64_t hash, int32_t token_id) {
   return hash ^ (hash >> 29);
 }
 
-// As much of it as a float holds.
-inline float TargetRowHash(uint64_t hash) {
-  return static_cast<float>(hash & 0xFFFFFF);
-}
-
 class SimulatedModel;
 
 inline constexpr int kNoDivergence = 1 << 30;
@@ -85,6 +83,7 @@ class SimulatedSequence final : public model::BlockSequence {
   model::TakenOver TakeOver(absl::Span<const int32_t> token_ids,
                             int most_blocks) override;
 
+  const SimulatedModel& model() const { return *model_; }
   // Tokens whose KV is held: [0, length()).
   int32_t token(int position) const { return cell(position).token_id; }
   // The hash of tokens [0, length), as it was when the last of them was fed.
@@ -92,8 +91,8 @@ class SimulatedSequence final : public model::BlockSequence {
     return length == 0 ? kEmptyHash : cell(length - 1).hash;
   }
   void Feed(int32_t token_id);
-  // A node of a tree. Returns the token before it.
-  int32_t FeedNode(const model::TreeNode& node, int32_t token_id);
+  // A node of a tree. Returns what is before it.
+  Cell FeedNode(const model::TreeNode& node, int32_t token_id);
 
   SessionOnWorker* session = nullptr;  // whose it is
   // The first position that is not the target's own token; checks.cc.
@@ -120,8 +119,11 @@ class SimulatedModel final : public model::LanguageModel,
     bool draws_tokens = false;  // as a GPU does
     int context_length = 0;
     bool is_interruptible = false;
-    bool has_slots = false;     // for rows of trees
-    bool reads_target = false;  // a draft: it takes rows of its target
+    bool has_slots = false;  // for rows of trees
+    // A draft: it takes rows of its target.
+    absl::optional<RowReading> reads = {};
+    // A target: it has features for that draft; empty: none.
+    std::string features_of = {};
     // Whose the next sequence is: called first in every NewSequence, and in a
     // NewTreeSequence that has room.
     std::function<SessionOnWorker*()> next_session;
@@ -135,10 +137,6 @@ class SimulatedModel final : public model::LanguageModel,
     // Called before a row is fed: a token that was dropped at that position
     // although it is the one that is fed now.
     std::function<void(const SimulatedSequence&, int position)> on_fed_again;
-    // Called in each Forward, before its rows are fed, with what the sequence
-    // sees of its target: the hash of each position (TargetRowHash).
-    std::function<void(const SimulatedSequence&, absl::Span<const float>)>
-        on_target_rows;
     // Called when so many slots have become positions.
     std::function<void(const SimulatedSequence&, int count)> on_kept;
   };
@@ -178,12 +176,16 @@ class SimulatedModel final : public model::LanguageModel,
       absl::Span<const model::SequenceRows> batch) override;
   bool draws_tokens() const override { return options_.draws_tokens; }
   absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }
-  // A row is the hash of its text.
-  static constexpr model::TargetRowShape kRows = {1, 1, 1};
   model::RowReader* row_reader() override {
-    return options_.reads_target ? this : nullptr;
+    return options_.reads.has_value() ? this : nullptr;
   }
-  const model::TargetRowShape& shape() const override { return kRows; }
+  const model::TargetRowShape& shape() const override {
+    return options_.reads->shape;
+  }
+  std::string draft_fingerprint() const override {
+    return options_.reads->draft_fingerprint;
+  }
+  int max_lag() const override { return options_.reads->max_lag; }
   absl::StatusOr<std::unique_ptr<model::TargetSequence>> NewTargetSequence(
       int max_length) override;
   absl::Status Check(const model::TargetRowShape&) const override {
@@ -191,6 +193,11 @@ class SimulatedModel final : public model::LanguageModel,
   }
   void Read(const model::Sequence& sequence, const model::TargetRowShape& shape,
             int first, int count, std::vector<float>* rows) override;
+  bool reads_features() const {
+    return options_.reads.has_value() && options_.reads->shape.is_features();
+  }
+  // Null: there are none.
+  model::FeatureSource* feature_source() { return features_.get(); }
   // The logits of all rows, for want of anything else.
   kernels::FloatView final_hidden() override {
     return kernels::FloatView(hidden_);
@@ -217,6 +224,8 @@ class SimulatedModel final : public model::LanguageModel,
   std::vector<float> logits_;
   std::vector<float> hidden_;
   std::vector<int32_t> drawn_;
+  std::vector<FedRow> fed_;  // of the last forward
+  std::unique_ptr<SimulatedFeatures> features_;
 };
 
 Cell& SimulatedSequence::cell(int position) const {

@@ -44,6 +44,9 @@ void Counts::Add(const Counts& other) {
   unservable += other.unservable;
   hidden += other.hidden;
   target_rows += other.target_rows;
+  features += other.features;
+  skipped_features += other.skipped_features;
+  behind_features += other.behind_features;
   by_ratio += other.by_ratio;
   holds += other.holds;
   untimed_holds += other.untimed_holds;
@@ -94,7 +97,10 @@ std::string Describe(const Counts& counts) {
       " messages came too late for that; ", counts.cached,
       " prompt tokens cached, ", counts.policy_stops,
       " chunks ended by policies, ", counts.hidden, " hidden states, ",
-      counts.target_rows, " rows of targets seen, ", counts.by_ratio,
+      counts.target_rows, " rows of targets seen, ", counts.features,
+      " of them features, ", counts.skipped_features,
+      " steps without the first of these, ", counts.behind_features,
+      " tokens fed beyond them, ", counts.by_ratio,
       " completed by the ratio test, ", counts.nodes, " nodes beside chains, ",
       counts.tree_nodes, " of drafts' trees, ", counts.draft_branches,
       " of them in slots, ", counts.kept_slots, " of these kept, ",
@@ -271,6 +277,11 @@ Outcome World::Finish() {
   counts_.right_in_time = right.in_time;
   counts_.right_late = right.late;
   counts_.right_lost = right.lost;
+  const RowWatch::Counts& rows = checks_.target_rows();
+  counts_.target_rows = rows.rows;
+  counts_.features = rows.features;
+  counts_.skipped_features = rows.skipped;
+  counts_.behind_features = rows.behind;
   for (const Service& service : services_) {
     counts_.overtaken += service.queue.num_overtaken();
   }

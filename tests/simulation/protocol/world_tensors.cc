@@ -69,6 +69,19 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
     }
   }
 
+  void RefuseRows(uint64_t channel, const RowsWanted& wanted,
+                  const absl::Status&) override {
+    std::erase_if(tensors_->subscriptions_, [&](const auto& entry) {
+      const auto& [key, reading] = entry;
+      if (key.second != channel || reading.subscription.address != address_ ||
+          Wanted(reading) != wanted) {
+        return false;
+      }
+      tensors_->Send(key.first, reading.subscription, nullptr);
+      return true;
+    });
+  }
+
   void SkipRows(uint64_t channel, const RowsWanted& wanted, int to) override {
     for (auto& [key, reading] : tensors_->subscriptions_) {
       if (key.second == channel && reading.subscription.address == address_ &&

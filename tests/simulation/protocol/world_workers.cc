@@ -12,6 +12,21 @@
 #include "tests/simulation/protocol/world_tensors.h"
 
 namespace nacre::protocol {
+namespace {
+
+absl::optional<RowReading> ReadingOf(const Schedule& schedule) {
+  switch (schedule.drafts_read) {
+    case DraftReads::kNothing:
+      return absl::nullopt;
+    case DraftReads::kKeysValues:
+      return RowReading{.shape = kKeysValuesShape};
+    case DraftReads::kFeatures:
+      return RowReading{kFeaturesShape, kDraftFingerprint, schedule.max_lag};
+  }
+  return absl::nullopt;
+}
+
+}  // namespace
 
 std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
   Worker& worker = WorkerOf(process);
@@ -33,7 +48,8 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
       .is_interruptible = options.is_interruptible,
       // What other drafts say is made a tree elsewhere (tree_writer.h).
       .has_slots = process.is_target() || schedule_.drafts_have_slots,
-      .reads_target = !process.is_target() && schedule_.drafts_read_target,
+      .reads = process.is_target() ? absl::nullopt : ReadingOf(schedule_),
+      .features_of = process.is_target() ? schedule_.features_of : "",
       .next_session = [this, &process, &worker]() -> SessionOnWorker* {
         if (worker.opening.empty()) {
           checks_.Fail("worker ", process.index,
@@ -59,12 +75,6 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
       .on_fed_again =
           [this](const SimulatedSequence& sequence, int position) {
             checks_.OnFedAgain(sequence, position);
-          },
-      .on_target_rows =
-          [this](const SimulatedSequence& sequence,
-                 absl::Span<const float> hashes) {
-            counts_.target_rows += static_cast<int64_t>(hashes.size());
-            checks_.OnTargetRows(sequence, hashes);
           },
       .on_kept =
           [this](const SimulatedSequence& sequence, int count) {
@@ -108,6 +118,8 @@ void World::Equip(const Process& process,
   options->suffix_cache_bytes = OptionsOf(process.index).suffix_cache_bytes;
   options->tensors = tensors_->PublisherOf(process.index);
   options->rows = &ModelOf(process);
+  options->feature_source = ModelOf(process).feature_source();
+  options->feature_bytes = schedule_.feature_bytes;
 }
 
 void World::Equip(const Process& process,
@@ -120,7 +132,7 @@ void World::Equip(const Process& process,
 coordinator::WorkerInfo World::InfoOf(const Process& process) {
   const WorkerOptions& options = OptionsOf(process.index);
   coordinator::WorkerInfo info;
-  info.fingerprint = process.is_target() ? "target" : "draft";
+  info.fingerprint = process.is_target() ? "target" : kDraftFingerprint;
   info.numerics_id = NumericsId(options.numerics);
   info.model_vocab_size = info.tokenizer_vocab_size = kVocabSize;
   info.context_length = options.context_length;
