@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "model/config.h"
+#include "model/config_fields.h"
 #include "model/draft_files.h"
 #include "model/fingerprint.h"
 
@@ -27,6 +29,14 @@ absl::StatusOr<OpenedEagle> OpenEagle(const std::string& path,
     return InDraftFile(absl::StrCat(dir, "/config.json"), config.status());
   }
   folder.config = *std::move(config);
+  NACRE_ASSIGN_OR_RETURN(const Json card,
+                         ReadDraftObject(dir, "nacre_draft.json"));
+  const auto lag =
+      IntOr(card, "max_lag", folder.config.max_depth, 1, OpenedEagle::kMostLag);
+  if (!lag.ok()) {
+    return InDraftFile(absl::StrCat(dir, "/nacre_draft.json"), lag.status());
+  }
+  folder.max_lag = *lag;
   return folder;
 }
 

@@ -21,6 +21,11 @@ struct OpenedEagle {
   std::unique_ptr<Checkpoint> checkpoint;
   EagleLayout layout;
   EagleConfig config;
+  // Tokens that it may be asked for beyond its features: "max_lag" of
+  // nacre_draft.json, or else what it was trained for.
+  int max_lag = 0;
+
+  static constexpr int kMostLag = 32;
 };
 
 // `path`: a folder with config.json and the tensors as of OpenDraftTensors, or
@@ -28,9 +33,10 @@ struct OpenedEagle {
 // "target_fingerprint" must be that of `target`; one that is not known, which
 // is empty, may be any.
 //
-// NOT_FOUND: there is no such file. INVALID_ARGUMENT: it is malformed, or is
-// not a draft of this target, with the field and its value. UNIMPLEMENTED: a
-// variant that is not known here.
+// NOT_FOUND: there is no such file. INVALID_ARGUMENT: it is malformed, its
+// max_lag is outside of 1 to kMostLag, or it is not a draft of this target,
+// with the field and its value. UNIMPLEMENTED: a variant that is not known
+// here.
 absl::StatusOr<OpenedEagle> OpenEagle(const std::string& path,
                                       const ModelInfo& target);
 

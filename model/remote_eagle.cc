@@ -226,6 +226,7 @@ absl::StatusOr<std::unique_ptr<RemoteEagle>> RemoteEagle::Load(
       tables.embedding_scale == 1 ? tables.embedding.get() : nullptr};
   NACRE_ASSIGN_OR_RETURN(
       model->eagle_, EagleModel::LoadWithoutTarget(path, opened, info, head));
+  model->max_lag_ = opened.max_lag;
   model->shape_.num_features = model->eagle_->hidden_size();
   NACRE_ASSIGN_OR_RETURN(info.fingerprint,
                          EagleFingerprint(path, *opened.checkpoint));

@@ -66,7 +66,7 @@ class RemoteEagle final : public LanguageModel, public RowReader {
   // As RowReader.
   const TargetRowShape& shape() const override { return shape_; }
   std::string draft_fingerprint() const override { return info_.fingerprint; }
-  int max_lag() const override { return eagle_->max_depth(); }
+  int max_lag() const override { return max_lag_; }
   absl::StatusOr<std::unique_ptr<TargetSequence>> NewTargetSequence(
       int max_length) override;
 
@@ -99,6 +99,7 @@ class RemoteEagle final : public LanguageModel, public RowReader {
   Weights tables_;  // of the target: embedding and head, or none
   std::unique_ptr<EagleModel> eagle_;
   TargetRowShape shape_;
+  int max_lag_ = 0;
   ModelInfo info_;
   // Of the call being made.
   std::vector<FeatureRows> rows_;

@@ -341,6 +341,29 @@ TEST_P(RemoteEagleTest, RefusesWhatItCannotBeFed) {
   EXPECT_LT(pair.eagle->kv_free_tokens(), 1024 + 8);
 }
 
+TEST(RemoteEagleLagTest, IsWhatTheCardSaysOrElseWhatItWasTrainedFor) {
+  const auto backend = NamedBackend("cpu");
+  const auto load = [&](const std::string& folder) {
+    return RemoteEagle::Load(folder, EagleFolder("target"), backend.get(),
+                             {.kv_cache_bytes = 1 << 18});
+  };
+  EXPECT_EQ((*load(EagleFolder("safeailab")))->max_lag(), 7);
+  EXPECT_EQ((*load(EagleFolder("eagle1")))->max_lag(), 5);
+  const std::string folder = CopyOfEagle("specforge", "eagle_lag");
+  const auto write = [&](const std::string& lag) {
+    nacre::testing::WriteFile(folder + "/nacre_draft.json",
+                              "{\"max_lag\": " + lag + "}");
+  };
+  write("11");
+  EXPECT_EQ((*load(folder))->max_lag(), 11);
+  for (const std::string lag : {"0", "33", "\"4\""}) {
+    write(lag);
+    const absl::Status status = load(folder).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr("max_lag"));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, RemoteEagleTest,
                          ::testing::Values("reference", "cpu"),
                          [](const auto& info) {
