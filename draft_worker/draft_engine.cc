@@ -120,6 +120,7 @@ void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
     soundness_.EndStep();
     for (Session* session : stepping()) {
       if (session->unsound) continue;
+      if (session->seen.has_value()) rows_.OnStep(*session);
       session->sequence->Share(
           session->shareable(drafter_->row_reader() != nullptr));
     }

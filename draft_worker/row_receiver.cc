@@ -56,12 +56,12 @@ void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
   model::RowReader* const reader = drafter_->row_reader();
   // A channel is one session's.
   if (reader == nullptr) return;
+  const bool has_lag = reader->max_lag() != model::RowReader::kAnyLag;
   // Until there are some.
-  if (reader->max_lag() != model::RowReader::kAnyLag) {
-    session.schedule.SetHorizon(0);
-  }
+  if (has_lag) session.schedule.SetHorizon(0);
   if (tensors_ == nullptr || open.kv_channel == 0 ||
       open.hidden_address.empty() || by_channel_.contains(open.kv_channel)) {
+    if (has_lag) session.schedule.SetHorizon(0, /*is_last=*/true);
     return;
   }
   auto rows = reader->NewTargetSequence(session.reserved_length);
@@ -70,6 +70,7 @@ void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
       spdlog::warn("sessions draft without their target's rows: {}",
                    rows.status().ToString());
     }
+    if (has_lag) session.schedule.SetHorizon(0, /*is_last=*/true);
     return;
   }
   SeenTarget& seen = session.seen.emplace();
@@ -79,7 +80,10 @@ void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
   // Of the last committed token the target has no row.
   seen.opened_length = session.schedule.committed_length() - 1;
   seen.waits = seen.opened_length > 0;
-  seen.asked = seen.opened_length + kAhead;
+  seen.most = session.reserved_length;
+  // Features are given back once they are fed, and come as fast as that.
+  seen.asked = std::min(seen.most, kAhead + (has_lag ? 0 : seen.opened_length));
+  seen.heard_length = seen.opened_length;
   seen.whole_length = session.sequence->length();
   by_channel_[seen.channel] = &session;
   worker::TensorReader::Subscription subscription;
@@ -129,10 +133,13 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
     return true;
   }
   const absl::Span<const float> values = received.tensor.values.host();
-  if (known < 0 || !AreFinite(values)) {
-    GiveUp(it->second, known < 0 ? "some are missing" : "some are not finite");
+  if (known < 0 || tag.position + count > seen.asked || !AreFinite(values)) {
+    GiveUp(it->second, known < 0           ? "some are missing"
+                       : AreFinite(values) ? "more came than was asked for"
+                                           : "some are not finite");
     return true;
   }
+  seen.heard_length = it->second->schedule.committed_length();
   const auto added =
       values.subspan(static_cast<size_t>(known) *
                      static_cast<size_t>(received.tensor.shape[1]));
@@ -140,7 +147,7 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
   seen.num_early += count - known;
   num_rows_ += static_cast<uint64_t>(count - known);
   Settle(it->second);
-  AskOn(&seen);
+  AskOn(*it->second, &seen);
   return true;
 }
 
@@ -171,23 +178,42 @@ void RowReceiver::GiveUp(Session* session, const char* why) {
   spdlog::warn(
       "session {} drafts with the {} rows of its target that it has: {}",
       session->id, session->seen->rows->length(), why);
-  session->seen->waits = false;
+  EndRows(session);
   tensors_->Unsubscribe(session->seen->channel);
   by_channel_.erase(session->seen->channel);
 }
 
-void RowReceiver::AskOn(SeenTarget* seen) {
-  const int end = seen->rows->length() + seen->num_early;
-  if (end + kAhead / 2 < seen->asked) return;
-  seen->asked = end + kAhead;
+void RowReceiver::EndRows(Session* session) {
+  session->seen->waits = false;
+  if (session->seen->max_lag == model::RowReader::kAnyLag) return;
+  session->schedule.SetHorizon(session->seen->horizon(), /*is_last=*/true);
+  session->touched = true;
+}
+
+void RowReceiver::AskOn(const Session& session, SeenTarget* seen) {
+  const int length = seen->rows->length();
+  const int used = seen->max_lag == model::RowReader::kAnyLag
+                       ? length
+                       : std::min(length, session.sequence->length());
+  const int end = std::min(seen->most, used + kAhead);
+  if (seen->asked >= end ||
+      (used + kAhead / 2 < seen->asked && end < seen->most)) {
+    return;
+  }
+  seen->asked = end;
   tensors_->WantRows(seen->channel, seen->asked);
+}
+
+void RowReceiver::OnStep(Session& session) {
+  SeenTarget& seen = *session.seen;
+  if (by_channel_.contains(seen.channel)) AskOn(session, &seen);
 }
 
 bool RowReceiver::OnLost(uint64_t channel) {
   const auto it = by_channel_.find(channel);
   if (it == by_channel_.end()) return false;
   // It goes on with the rows that it has.
-  it->second->seen->waits = false;
+  EndRows(it->second);
   by_channel_.erase(it);
   return true;
 }
@@ -202,7 +228,7 @@ void RowReceiver::OnCommit(Session& session) {
   Settle(&session);
   // Such as a target that does not know of rows.
   if (seen.waits &&
-      session.schedule.committed_length() > seen.opened_length + kPatience) {
+      session.schedule.committed_length() > seen.heard_length + kPatience) {
     GiveUp(&session, "they do not come");
   }
 }

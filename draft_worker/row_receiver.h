@@ -30,7 +30,9 @@ struct SeenTarget {
   uint64_t channel = 0;
   int max_lag = model::RowReader::kAnyLag;
   std::unique_ptr<model::TargetSequence> rows;
-  int asked = 0;  // up to there
+  int asked = 0;         // up to there
+  int most = 0;          // that it has room for
+  int heard_length = 0;  // of the committed text when some came last
   // The text that it was opened with is fed as its rows come; from then on, and
   // where none will come, it waits for none.
   int opened_length = 0;
@@ -57,7 +59,8 @@ class RowReceiver {
   using Session = EngineSession;
   // Rows that are asked for beyond those that are there.
   static constexpr int kAhead = 1024;
-  // Tokens that are committed while a session waits for its first rows.
+  // Tokens that are committed while no row comes of those that a session waits
+  // for.
   static constexpr int kPatience = 64;
 
   // Both outlive it. Null `tensors`: no session gets any.
@@ -77,6 +80,8 @@ class RowReceiver {
   bool OnLost(uint64_t channel);
   // After a commit.
   void OnCommit(Session& session);
+  // After a step of it.
+  void OnStep(Session& session);
 
   // Any thread may ask.
   worker::TensorUse use() const;
@@ -84,8 +89,10 @@ class RowReceiver {
  private:
   // Of the rows that came, those that belong to the session's text.
   void Settle(Session* session);
-  void AskOn(SeenTarget* seen);
-  // Nothing more is to come; the log says why.
+  void AskOn(const Session& session, SeenTarget* seen);
+  // Nothing more is to come.
+  static void EndRows(Session* session);
+  // ... and the log says why.
   void GiveUp(Session* session, const char* why);
 
   worker::TensorReader* const tensors_;

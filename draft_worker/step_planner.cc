@@ -73,7 +73,10 @@ bool StepPlanner::PlanDraft(Session& session, int max_rows, int64_t now_ns) {
   }
   // The rows that catch up with commits and the one that drafts.
   const int rows = session.unfed_rows() + 1;
-  const int most = session.seen.has_value()
+  // Where only branches are left to expand, no position is fed.
+  const bool feeds =
+      session.schedule.tree() == nullptr || session.unfed_rows() > 0;
+  const int most = feeds && session.seen.has_value()
                        ? session.seen->MayFeed(session.sequence->length())
                        : rows;
   if (rows > std::min({max_rows, budget_.prefill_chunk, most})) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
@@ -41,8 +43,25 @@ absl::StatusOr<OpenedEagle> OpenEagle(const std::string& path,
 }
 
 bool IsEagle(const std::string& path) {
+  const auto config = ReadDraftObject(DraftFolder(path), "config.json");
+  if (config.ok()) {
+    for (const char* field : {"architectures", "speculators_model_type"}) {
+      const auto it = config->find(field);
+      if (it != config->end() &&
+          absl::StrContains(absl::AsciiStrToLower(it->dump()), "eagle")) {
+        return true;
+      }
+    }
+    if (config->contains("eagle_config")) return true;
+  }
+  // Others call themselves a Llama.
   const auto checkpoint = OpenDraftTensors(path, "");
-  return checkpoint.ok() && FindEagleLayout((*checkpoint)->Names()).ok();
+  if (!checkpoint.ok()) return false;
+  for (const char* name :
+       {"fc.weight", "model.fc.weight", "fusion_fc.weight"}) {
+    if ((*checkpoint)->Contains(name)) return true;
+  }
+  return false;
 }
 
 absl::StatusOr<std::string> EagleFingerprint(const std::string& path,

@@ -40,8 +40,8 @@ struct OpenedEagle {
 absl::StatusOr<OpenedEagle> OpenEagle(const std::string& path,
                                       const ModelInfo& target);
 
-// Whether its tensors are an EAGLE draft's, by their names. False also where it
-// cannot be read.
+// Whether it is meant to be an EAGLE draft: its config.json says so, or it has
+// what projects features. Whether it is one that can be read, OpenEagle says.
 bool IsEagle(const std::string& path);
 
 // SHA-256 of its config.json and tensors, as of a model.

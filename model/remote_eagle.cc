@@ -45,12 +45,18 @@ KvPool::Shape KvShapeOf(const OpenedEagle& opened, kernels::DType kv_type) {
   return {1, llama.num_key_value_heads, llama.head_dim, kv_type};
 }
 
+WantedTables Lacking(const EagleLayout& layout) {
+  return {!layout.Has("embed_tokens.weight"), !layout.Has("lm_head.weight")};
+}
+
 absl::Status Admit(const OpenedEagle& opened, const Checkpoint& target,
                    ModelConfig config, const kernels::Backend& backend,
                    const ModelOptions& options) {
   if (!options.admit) return absl::OkStatus();
   config.num_hidden_layers = 0;  // its tables alone
   MemoryNeeds needs = MemoryNeeds::Of(target, config, backend);
+  if (!Lacking(opened.layout).embedding) needs.tables = 0;
+  if (!Lacking(opened.layout).head) needs.weights = 0;
   for (const std::string& name : opened.checkpoint->Names()) {
     needs.weights += opened.checkpoint->StoredBytes(name);
   }
@@ -214,8 +220,9 @@ absl::StatusOr<std::unique_ptr<RemoteEagle>> RemoteEagle::Load(
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> target,
                          Checkpoint::Open(target_dir));
   NACRE_RETURN_IF_ERROR(Admit(opened, *target, config, *backend, options));
-  NACRE_ASSIGN_OR_RETURN(model->tables_,
-                         LoadVocabulary(*target, config, backend));
+  NACRE_ASSIGN_OR_RETURN(
+      model->tables_,
+      LoadVocabulary(*target, config, Lacking(opened.layout), backend));
   ModelInfo& info = model->info_;
   info.kv_capacity_tokens =
       options.kv_cache_bytes /

@@ -479,6 +479,7 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
 
 absl::StatusOr<Weights> LoadVocabulary(const Checkpoint& checkpoint,
                                        const ModelConfig& config,
+                                       WantedTables wanted,
                                        kernels::Backend* backend) {
   std::optional<QuantizedWeights> quantized;
   if (checkpoint.quantization().has_value()) {
@@ -488,8 +489,12 @@ absl::StatusOr<Weights> LoadVocabulary(const Checkpoint& checkpoint,
   Loader loader(checkpoint, quantized ? &*quantized : nullptr, backend,
                 /*shard=*/nullptr, &weights);
   const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
-  NACRE_RETURN_IF_ERROR(LoadEmbedding(config, outside, &loader, &weights));
-  NACRE_RETURN_IF_ERROR(LoadHead(config, outside, &loader, &weights));
+  if (wanted.embedding) {
+    NACRE_RETURN_IF_ERROR(LoadEmbedding(config, outside, &loader, &weights));
+  }
+  if (wanted.head) {
+    NACRE_RETURN_IF_ERROR(LoadHead(config, outside, &loader, &weights));
+  }
   return weights;
 }
 

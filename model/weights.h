@@ -82,9 +82,15 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ProgressCallback& progress,
                                     const TensorShard* shard = nullptr);
 
-// The embedding and the head alone. Errors as of LoadWeights.
+// Of the embedding and the head those that are wanted, and nothing else. Errors
+// as of LoadWeights.
+struct WantedTables {
+  bool embedding = true;
+  bool head = true;
+};
 absl::StatusOr<Weights> LoadVocabulary(const Checkpoint& checkpoint,
                                        const ModelConfig& config,
+                                       WantedTables wanted,
                                        kernels::Backend* backend);
 
 }  // namespace nacre::model

@@ -141,6 +141,7 @@ int DraftSession::Lead() const {
 
 StopMark DraftSession::Blocked() const {
   if (length() >= options_.max_length) return StopMark::kEnd;
+  if (horizon_is_end_ && horizon_ <= length()) return StopMark::kEnd;
   const int ahead = length() - committed_length_;
   if (options_.verification == Verification::kExact && ahead > 0 &&
       std::find(options_.end_ids.begin(), options_.end_ids.end(),

@@ -58,8 +58,11 @@ class DraftSession {
   void OnPlan(const DraftPlan& plan);
 
   // Of positions from `end` on the drafter has nothing to say yet. From the
-  // start there is no such end.
-  void SetHorizon(int end) { horizon_ = end; }
+  // start there is no such end. `is_last`: it will hardly have more.
+  void SetHorizon(int end, bool is_last = false) {
+    horizon_ = end;
+    horizon_is_end_ = horizon_is_end_ || is_last;
+  }
 
   // Whether the draft may produce its next token now.
   bool WantsStep() const;
@@ -162,6 +165,7 @@ class DraftSession {
   bool discarded_ = false;
   CommitReport last_commit_;
   int horizon_ = std::numeric_limits<int>::max();
+  bool horizon_is_end_ = false;
   // What the last message told the target.
   StopMark announced_ = StopMark::kNone;
   int announced_base_ = -1;

@@ -434,16 +434,52 @@ TEST_F(FeatureReceiverTest, WithoutRowsItSaysNothing) {
   has_target_ = false;
   Open(open);
   EXPECT_THAT(reader_.open, IsEmpty());
-  EXPECT_EQ(LastStop(), speculation::StopMark::kLead);
+  EXPECT_EQ(LastStop(), speculation::StopMark::kEnd) << "none will come";
   EXPECT_THAT(Drafted(), IsEmpty());
   Close(1);
   has_target_ = true;
   Open(Opening());
+  EXPECT_EQ(LastStop(), speculation::StopMark::kLead);
   sinks_.at(1)->OnLost(71, absl::UnavailableError("gone"));
+  fixture_->Drain();
+  EXPECT_EQ(LastStop(), speculation::StopMark::kEnd);
   EXPECT_THAT(Drafted(), IsEmpty());
   fixture_->Commit(1, 5, {1, 2, 3});
-  EXPECT_THAT(Drafted(), IsEmpty());
+  fixture_->Drain();
+  EXPECT_THAT(fixture_->tails[1], IsEmpty()) << "it has said so";
   EXPECT_TRUE(fixture_->failures.empty());
+}
+
+// A peer that sends what nobody asked for takes no memory.
+TEST_F(FeatureReceiverTest, MoreThanWasAskedForEndsTheChannel) {
+  Open(Opening());
+  const int asked = reader_.open.at(71).rows->end;
+  EXPECT_EQ(asked, RowReceiver::kAhead);
+  Send(1, 0, 600);
+  fixture_->Drain();
+  EXPECT_EQ(reader_.open.at(71).rows->end, asked)
+      << "the draft has read five of them";
+  Send(1, 600, asked + 1);
+  fixture_->Drain();
+  EXPECT_THAT(reader_.open, IsEmpty());
+}
+
+// As long as some come, however many tokens are committed meanwhile.
+TEST_F(FeatureReceiverTest, IsPatientWhileRowsCome) {
+  OpenDraft open = Opening();
+  open.token_ids.assign(600, 3);
+  open.prompt_length = 600;
+  Open(open);
+  int committed = 600;
+  for (int first = 0; first < 640; first += 8) {
+    Send(1, first, first + 8);
+    fixture_->Commit(1, committed, std::vector<int32_t>(8, 3));
+    committed += 8;
+    fixture_->Drain();
+    ASSERT_EQ(reader_.open.size(), 1u) << first;
+  }
+  // What was fed is asked for anew, to the end of the session's room.
+  EXPECT_GT(reader_.open.at(71).rows->end, RowReceiver::kAhead);
 }
 
 TEST_F(RowReceiverTest, WithoutRoomForRowsItDraftsWithout) {

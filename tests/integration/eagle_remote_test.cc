@@ -110,7 +110,11 @@ TEST_F(EagleRemoteTest, LostFeaturesCostNoToken) {
   std::vector<std::string> target = kTarget;
   target.insert(target.end(), {"--feature-cache", "64K"});
   Start(kDraft, target);
-  ExpectWhatArSays();
+  EXPECT_GT(ExpectWhatArSays(), 0u);
+  // No request has room for all of its rows beside another: with a prompt and
+  // 200 tokens most are dropped.
+  const Tokens expected = Expected(1, 200);
+  EXPECT_EQ(Ids(Generate(Drafted(1, v1::METHOD_ASYNC, 200))), expected);
   processes_->Stop();
 }
 

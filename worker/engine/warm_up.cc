@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "model/logit_row.h"
 #include "model/sampler.h"
 
 namespace nacre::worker {
@@ -17,15 +18,22 @@ namespace {
 
 constexpr std::array<int, 5> kRows = {1, 2, 4, 8, 16};
 
+// A token that a draft never says has -inf.
 absl::Status CheckFinite(absl::Span<const float> logits, int vocab_size) {
-  const auto bad = std::find_if(logits.begin(), logits.end(),
-                                [](float x) { return !std::isfinite(x); });
-  if (bad == logits.end()) return absl::OkStatus();
-  const ptrdiff_t index = bad - logits.begin();
-  return absl::DataLossError(absl::StrCat(
-      "the first forward gave no numbers: row ", index / vocab_size,
-      ", token id ", index % vocab_size, " has the logit ", *bad,
-      ": the weights are damaged, or the device computes wrongly"));
+  const size_t size = static_cast<size_t>(vocab_size);
+  for (size_t row = 0; (row + 1) * size <= logits.size(); ++row) {
+    const absl::Span<const float> values = logits.subspan(row * size, size);
+    if (model::IsSoundRow(values.data(), vocab_size)) continue;
+    auto bad = std::find_if(values.begin(), values.end(), [](float x) {
+      return std::isnan(x) || (std::isinf(x) && x > 0);
+    });
+    if (bad == values.end()) bad = values.begin();  // all are -inf
+    return absl::DataLossError(absl::StrCat(
+        "the first forward gave no numbers: row ", row, ", token id ",
+        bad - values.begin(), " has the logit ", *bad,
+        ": the weights are damaged, or the device computes wrongly"));
+  }
+  return absl::OkStatus();
 }
 
 // The steps that are measured, all of one sequence.
@@ -44,6 +52,13 @@ class WarmUpSteps {
     }
   }
 
+  // What some drafts have no row for is the first token of a text: it is fed
+  // before what is measured.
+  absl::Status Begin() {
+    NACRE_RETURN_IF_ERROR(Forward(1, {}).status());
+    num_before_ = 1;
+    return absl::OkStatus();
+  }
   absl::StatusOr<absl::Span<const float>> WithLogits(int rows) {
     return Forward(rows, {});
   }
@@ -69,7 +84,7 @@ class WarmUpSteps {
   }
   absl::StatusOr<absl::Span<const float>> Forward(
       int rows, absl::Span<const absl::optional<TokenDraw>> draws) {
-    sequence_->Truncate(0);
+    sequence_->Truncate(num_before_);
     const model::SequenceRows batch = {
         sequence_, absl::MakeConstSpan(token_ids_).subspan(0, rows), rows,
         draws};
@@ -88,6 +103,7 @@ class WarmUpSteps {
   model::LanguageModel* const model_;
   model::Sequence* const sequence_;
   const RowUse use_;
+  int num_before_ = 0;
   const std::vector<int32_t> token_ids_;
   std::vector<absl::optional<TokenDraw>> draws_;
   model::Sampler sampler_;
@@ -100,10 +116,15 @@ absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
                                              const Clock& now_ns, RowUse use) {
   const int64_t room = std::min<int64_t>(model->info().context_length,
                                          model->info().kv_capacity_tokens);
-  const int max_rows = static_cast<int>(std::min<int64_t>(kRows.back(), room));
+  const bool begins_later = model->row_reader() != nullptr &&
+                            model->row_reader()->shape().is_features();
+  const int before = begins_later ? 1 : 0;
+  const int max_rows =
+      static_cast<int>(std::min<int64_t>(kRows.back(), room - before));
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<model::Sequence> sequence,
-                         model->NewSequence(std::max(1, max_rows)));
+                         model->NewSequence(std::max(1, max_rows) + before));
   WarmUpSteps steps(model, sequence.get(), use);
+  if (begins_later) NACRE_RETURN_IF_ERROR(steps.Begin());
 
   // Also the canary: a device that cannot do this serves no session.
   NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> logits,

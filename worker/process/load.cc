@@ -324,10 +324,11 @@ wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
   hello.eos_token_ids = info.eos_token_ids;
   hello.kv_capacity_tokens = info.kv_capacity_tokens;
   // A GPU has all of a forward queued when it is asked whether to go on; ranks
-  // are not asked.
+  // and EAGLE drafts, of one layer, are not asked.
   hello.abandons_steps = role == wire::WorkerRole::kDraft &&
                          options.compute.backend.kind != "cuda" &&
-                         options.compute.tensor_parallel == 0;
+                         options.compute.tensor_parallel == 0 &&
+                         !IsEagle(options);
   for (const StepTime& time : step_times) {
     hello.step_times_ns.emplace_back(time.rows, time.duration_ns);
   }

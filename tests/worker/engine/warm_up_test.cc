@@ -6,6 +6,10 @@
 #include <limits>
 #include <string>
 
+#include "kernels/backend_factory.h"
+#include "model/remote_eagle.h"
+#include "kernels/backend_factory.h"
+#include "model/remote_eagle.h"
 #include "tests/testing/table_model.h"
 
 namespace nacre::worker {
@@ -92,6 +96,23 @@ TEST(WarmUpTest, LogitsThatAreNoNumbersEndTheStart) {
                 ::testing::HasSubstr("row 0, token id 0 has the logit"));
     EXPECT_EQ(model.num_forwards(), 1);
   }
+}
+
+// Tokens that a draft never says, and a first token that it has no row for.
+TEST(WarmUpTest, MeasuresAnEagleDraftOfFewTokens) {
+  kernels::BackendOptions options;
+  options.kind = "cpu";
+  const auto backend = *kernels::CreateBackend(options);
+  const std::string data = NACRE_TEST_DATA "/model/eagle/";
+  const auto eagle =
+      model::RemoteEagle::Load(data + "specforge", data + "target",
+                               backend.get(), {.kv_cache_bytes = 1 << 18});
+  ASSERT_TRUE(eagle.ok()) << eagle.status();
+  int64_t now = 0;
+  const auto times = WarmUp(
+      eagle->get(), [&now] { return ++now; }, RowUse::kRanked);
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_EQ(times->size(), 5u);
 }
 
 }  // namespace
