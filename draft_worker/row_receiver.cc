@@ -58,7 +58,9 @@ void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
   if (reader == nullptr) return;
   const bool has_lag = reader->max_lag() != model::RowReader::kAnyLag;
   // Until there are some.
-  if (has_lag) session.schedule.SetHorizon(0);
+  if (has_lag) {
+    session.schedule.SetHorizon(0);
+  }
   if (tensors_ == nullptr || open.kv_channel == 0 ||
       open.hidden_address.empty() || by_channel_.contains(open.kv_channel)) {
     if (has_lag) session.schedule.SetHorizon(0, /*is_last=*/true);

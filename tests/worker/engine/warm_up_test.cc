@@ -8,8 +8,6 @@
 
 #include "kernels/backend_factory.h"
 #include "model/remote_eagle.h"
-#include "kernels/backend_factory.h"
-#include "model/remote_eagle.h"
 #include "tests/testing/table_model.h"
 
 namespace nacre::worker {
