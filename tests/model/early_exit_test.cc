@@ -40,7 +40,7 @@ Golden ReadGolden() {
 }
 
 // The prompt at once, then each token that it says.
-std::vector<LogitRow> Run(LanguageModel* model, const Golden& golden) {
+std::vector<LogitRow> SaidOf(LanguageModel* model, const Golden& golden) {
   const auto sequence = *model->NewSequence(32);
   std::vector<LogitRow> all;
   const auto feed = [&](absl::Span<const int32_t> ids) {
@@ -66,7 +66,7 @@ TEST_P(EarlyExitTest, SaysWhatPyTorchSays) {
   ASSERT_TRUE(model.ok()) << model.status();
   const Golden golden = ReadGolden();
   ASSERT_EQ(golden.fed.size(), 3u);
-  EXPECT_LE(LargestDifference(Run(model->get(), golden), golden.all), 1e-3f);
+  EXPECT_LE(LargestDifference(SaidOf(model->get(), golden), golden.all), 1e-3f);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, EarlyExitTest,
@@ -83,7 +83,7 @@ TEST(EarlyExitGoldenTest, TellsOtherExitsApart) {
       std::string(NACRE_TEST_DATA) + "/model/eagle/target", backend.get(), {});
   ASSERT_TRUE(target.ok()) << target.status();
   const Golden golden = ReadGolden();
-  EXPECT_GT(LargestDifference(Run(target->get(), golden), golden.all), 0.1f);
+  EXPECT_GT(LargestDifference(SaidOf(target->get(), golden), golden.all), 0.1f);
   const std::string folder = nacre::testing::TestFolder("early_exit");
   auto config = nlohmann::json::parse(
       nacre::testing::ReadFile(std::string(kFolder) + "/config.json"));
