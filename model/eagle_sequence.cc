@@ -32,7 +32,7 @@ void EagleSequence::KeepTextOutput(int row, const float* output) {
   if (text_.size() <= 2 * kKeptRows * hidden_size_) return;
   text_.erase(text_.begin(),
               text_.end() - static_cast<ptrdiff_t>(kKeptRows * hidden_size_));
-  first_row_ = row + 1 - kKeptRows;
+  first_row_ = row + 1 - static_cast<int>(kKeptRows);
 }
 
 void EagleSequence::KeepSlotOutput(int32_t slot, const float* output) {

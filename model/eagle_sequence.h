@@ -21,7 +21,7 @@ namespace nacre::model {
 
 class EagleSequence final : public OwnKvSequence {
  public:
-  static constexpr int kKeptRows = 64;
+  static constexpr size_t kKeptRows = 64;
 
   EagleSequence(std::unique_ptr<KvSequence> kv, size_t hidden_size);
 

@@ -320,13 +320,13 @@ void RemoteEagle::PlanRows(const SequenceRows& rows,
   const int begin = std::max(length, text.first() + 1);
   const int num_text = std::max(0, end - begin);
   const int num_nodes = static_cast<int>(nodes.size());
-  const int asked = std::min(rows.num_logits, num_text + num_nodes);
+  const int num_rows = num_text + num_nodes;
+  const int asked = std::min(rows.num_logits, num_rows);
   part.num_silent = rows.num_logits - asked;
   part.num_asked = asked;
-  if (num_text + num_nodes == 0) return;
+  if (num_rows == 0) return;
   FeatureRows& added =
-      add(begin, rows.token_ids.last(static_cast<size_t>(num_text + num_nodes)),
-          num_text);
+      add(begin, rows.token_ids.last(static_cast<size_t>(num_rows)), num_text);
   added.nodes = nodes;
   added.num_logits = std::max(asked, num_text > 0 ? num_nodes + 1 : 0);
   part.num_unasked = added.num_logits - asked;

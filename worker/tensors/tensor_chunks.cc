@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little,
 constexpr size_t kMaxRank = 4;
 
 template <typename T>
-absl::string_view BytesOf(absl::Span<const T> values) {
+absl::string_view BytesOfValue(absl::Span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()),
           values.size() * sizeof(T)};
 }
@@ -58,7 +58,7 @@ WireTensor Encode(const Tensor& tensor) {
   wire.in_bf16 = tensor.in_bf16;
   if (!tensor.in_bf16) {
     const Tensor on_host = tensor.OnHost();
-    wire.bytes = BytesOf(on_host.values.host());
+    wire.bytes = BytesOfValue(on_host.values.host());
     wire.owner = on_host.owner;
     return wire;
   }
@@ -67,7 +67,7 @@ WireTensor Encode(const Tensor& tensor) {
   const auto halves = std::make_shared<std::vector<uint16_t>>(values.size());
   std::transform(values.begin(), values.end(), halves->begin(),
                  kernels::ToBF16);
-  wire.bytes = BytesOf(absl::Span<const uint16_t>(*halves));
+  wire.bytes = BytesOfValue(absl::Span<const uint16_t>(*halves));
   wire.owner = halves;
   return wire;
 }
