@@ -123,12 +123,14 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
     return true;
   }
   SeenTarget& seen = *it->second->seen;
-  // Those before are lost.
-  if (seen.num_early == 0 && tag.position > seen.rows->length()) {
-    seen.rows->SkipTo(tag.position);
+  // Those before are lost, and the target sends as many after them.
+  if (const int gap = tag.position - seen.rows->length();
+      seen.num_early == 0 && gap > 0 && seen.rows->SkipTo(tag.position)) {
+    seen.asked += gap;
   }
   const int known = seen.rows->length() + seen.num_early - tag.position;
-  const int count = received.tensor.shape[0];
+  const int count =
+      std::min(received.tensor.shape[0], seen.most - tag.position);
   // Rows that are there stay: those that come again are the same.
   if (known >= count) {
     ++num_stale_;
@@ -142,9 +144,10 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
     return true;
   }
   seen.heard_length = it->second->schedule.committed_length();
+  const size_t row_size = static_cast<size_t>(received.tensor.shape[1]);
   const auto added =
-      values.subspan(static_cast<size_t>(known) *
-                     static_cast<size_t>(received.tensor.shape[1]));
+      values.subspan(static_cast<size_t>(known) * row_size,
+                     static_cast<size_t>(count - known) * row_size);
   seen.early.insert(seen.early.end(), added.begin(), added.end());
   seen.num_early += count - known;
   num_rows_ += static_cast<uint64_t>(count - known);

@@ -85,15 +85,6 @@ bool RowPublisher::PublishRows(const EngineSession& session, int there) {
     }
     // Of what the prefix cache brought there are none, as long as no step ran.
     if (session.read_rows.features->end <= wanted->first) return false;
-    if (session.read_rows.features->first >= wanted->end) {
-      // It asks for more only as rows come.
-      tensors_->RefuseRows(
-          channel, *wanted,
-          absl::ResourceExhaustedError(absl::StrCat(
-              "features before position ", session.read_rows.features->first,
-              " are dropped, those to ", wanted->end, " were asked for")));
-      return true;
-    }
     if (session.read_rows.features->first > wanted->first) {
       tensors_->SkipRows(channel, *wanted, session.read_rows.features->first);
       return true;

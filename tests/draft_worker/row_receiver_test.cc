@@ -428,6 +428,35 @@ TEST_F(FeatureReceiverTest, TheFirstRowsMayBeLostAndNoOthers) {
   EXPECT_THAT(reader_.open, IsEmpty()) << "it asks no more";
 }
 
+// A target took over more of a prompt than the draft had asked for.
+TEST_F(FeatureReceiverTest, ManyRowsMayBeLostAtFirst) {
+  OpenDraft open = Opening();
+  open.token_ids.assign(1500, 3);
+  open.prompt_length = 1500;
+  Open(open);
+  Send(1, 1499, 1500);
+  EXPECT_EQ(Drafted().size(), 3u);
+  fixture_->Commit(1, 1500, {1, 2, 3});
+  Send(1, 1500, 1503);
+  EXPECT_EQ(Drafted().size(), 3u);
+  EXPECT_EQ(reader_.open.size(), 1u);
+}
+
+// A draft may have less room than its target.
+TEST_F(FeatureReceiverTest, RowsBeyondItsRoomAreDropped) {
+  OpenDraft open = Opening();
+  open.max_length = 8;
+  Open(open);
+  Send(1, 0, 4);
+  EXPECT_FALSE(Drafted().empty());
+  fixture_->Commit(1, 5, {1, 2, 3, 4, 5, 6});
+  Send(1, 4, 8);
+  Send(1, 8, 10);
+  fixture_->Drain();
+  EXPECT_EQ(last_target_->length(), 8);
+  EXPECT_EQ(reader_.open.size(), 1u) << "nothing is missing";
+}
+
 TEST_F(FeatureReceiverTest, WithoutRowsItSaysNothing) {
   OpenDraft open = Opening();
   open.kv_channel = 0;
@@ -450,7 +479,7 @@ TEST_F(FeatureReceiverTest, WithoutRowsItSaysNothing) {
   EXPECT_TRUE(fixture_->failures.empty());
 }
 
-// A peer that sends what nobody asked for takes no memory.
+// The draft keeps none of the rows that it did not ask for.
 TEST_F(FeatureReceiverTest, MoreThanWasAskedForEndsTheChannel) {
   Open(Opening());
   const int asked = reader_.open.at(71).rows->end;

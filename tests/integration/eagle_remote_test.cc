@@ -3,50 +3,23 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/integration/proxied_pair.h"
 
 namespace nacre::integration {
 namespace {
 
-constexpr v1::Method kMethods[] = {v1::METHOD_SD, v1::METHOD_PEARL,
-                                   v1::METHOD_ASYNC};
 const std::vector<std::string> kDraft = {"--model", NACRE_MODELS "/eagle",
                                          "--target-tokenizer",
                                          NACRE_MODELS "/target"};
 const std::vector<std::string> kTarget = {"--publish-features",
                                           NACRE_MODELS "/eagle"};
 
-class EagleRemoteTest : public ProxiedPairTest {
- protected:
-  static v1::GenerateRequest Drafted(int kind, v1::Method method,
-                                     int max_tokens) {
-    v1::GenerateRequest request = StreamRequest(kind, method, max_tokens);
-    request.mutable_speculation()->set_suffixes(false);
-    return request;
-  }
-  // In each method, of each kind of request; returns how many were accepted.
-  uint64_t ExpectWhatArSays() {
-    uint64_t accepted = 0;
-    for (const int kind : {0, 1, 2}) {
-      const Tokens expected = Expected(kind, 60);
-      for (const v1::Method method : kMethods) {
-        for (const std::string tree : {"chain", "best"}) {
-          if (tree == "best" && method != v1::METHOD_ASYNC) continue;
-          v1::GenerateRequest request = Drafted(kind, method, 60);
-          request.mutable_speculation()->set_tree(tree);
-          const v1::Complete complete = Generate(request);
-          EXPECT_EQ(Ids(complete), expected) << method << tree;
-          accepted += complete.speculation().accepted();
-        }
-      }
-    }
-    return accepted;
-  }
-};
+class EagleRemoteTest : public ProxiedPairTest {};
 
 TEST_F(EagleRemoteTest, EveryMethodReadsFeaturesAndSaysWhatArSays) {
   Start(kDraft, kTarget);
@@ -79,29 +52,57 @@ TEST_F(EagleRemoteTest, DraftsAfterWhatThePrefixCacheBrought) {
 }
 
 TEST_F(EagleRemoteTest, ALostChannelCostsNoToken) {
-  constexpr int kTokens = 200;
   Start(kDraft, kTarget);
-  Generate(Drafted(1, v1::METHOD_ASYNC, 20));  // the draft dials the target
-  for (const v1::Method method : kMethods) {
-    const Tokens expected = Expected(1, kTokens);
-    bool cut = false;
-    const v1::Complete complete =
-        Generate(Drafted(1, method, kTokens), [&](const v1::Chunk& chunk) {
-          if (chunk.first_index() < 60 || std::exchange(cut, true)) return;
-          to_target_.SetLimit(1);
-        });
-    EXPECT_TRUE(cut);
-    EXPECT_EQ(Ids(complete), expected) << method;
-    EXPECT_GT(complete.speculation().accepted(), 0u) << method;
-    // It cannot be opened anew yet: without features it has nothing to say.
-    const v1::Complete without = Generate(Drafted(1, method, kTokens));
-    EXPECT_EQ(Ids(without), expected) << method;
-    EXPECT_EQ(without.speculation().accepted(), 0u) << method;
-    to_target_.SetLimit(2);
-    const v1::Complete with = Generate(Drafted(1, method, kTokens));
-    EXPECT_EQ(Ids(with), expected) << method;
-    EXPECT_GT(with.speculation().accepted(), 0u) << method;
+  for (const v1::Method method : kDraftingMethods) {
+    const AroundACut accepted = CutTheChannel(method);
+    EXPECT_GT(accepted.cut, 0u) << method;
+    EXPECT_EQ(accepted.without, 0u) << "without features it knows nothing";
+    EXPECT_GT(accepted.with, 0u) << method;
   }
+  processes_->Stop();
+}
+
+// A draft that is killed in the middle of an answer: the other one is given
+// what the target has kept since its beginning.
+TEST_F(EagleRemoteTest, AnotherDraftTakesOverInTheMiddle) {
+  std::vector<std::string> target = kTarget;
+  target.insert(target.end(), {"--step-time", "1:5"});
+  Start(kDraft, target);
+  processes_->StartWorker("other", "draft");
+  processes_->AwaitReady(3);
+  const auto rows_of = [this](const std::string& name) {
+    return Metric("nacre_draft_target_rows_total", name);
+  };
+  const Tokens expected = Expected(1, 200);
+  std::string killed, left;
+  const v1::Complete complete =
+      Generate(Drafted(1, v1::METHOD_ASYNC, 200), [&](const v1::Chunk& chunk) {
+        if (chunk.first_index() < 60 || !killed.empty()) return;
+        killed = rows_of("draft") > 0 ? "draft" : "other";
+        left = killed == "draft" ? "other" : "draft";
+        EXPECT_GT(rows_of(killed), 0);
+        EXPECT_EQ(rows_of(left), 0);
+        processes_->Signal(killed, SIGKILL);
+      });
+  EXPECT_EQ(Ids(complete), expected);
+  ASSERT_FALSE(left.empty());
+  EXPECT_GT(rows_of(left), 60) << "those of before, too";
+  EXPECT_GT(complete.speculation().accepted(), 0u);
+}
+
+// Of a prompt of which more is taken over than a draft asks for at first.
+TEST_F(EagleRemoteTest, DraftsAfterALongPromptThatWasTakenOver) {
+  Start(kDraft, kTarget);
+  v1::GenerateRequest request = Drafted(1, v1::METHOD_ASYNC, 64);
+  std::string prompt;
+  for (int i = 0; i < 180; ++i) prompt += absl::StrCat("and ", i, " is next, ");
+  request.set_text(prompt);
+  const v1::Complete first = Generate(request);
+  const v1::Complete again = Generate(request);
+  EXPECT_EQ(Ids(again), Ids(first));
+  EXPECT_GT(again.usage().cached_tokens(), 1100u);
+  EXPECT_GT(first.speculation().accepted(), 0u);
+  EXPECT_GT(again.speculation().accepted(), 0u);
   processes_->Stop();
 }
 

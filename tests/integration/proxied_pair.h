@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -20,6 +21,9 @@
 #include "tests/testing/fault_proxy.h"
 
 namespace nacre::integration {
+
+inline constexpr v1::Method kDraftingMethods[] = {
+    v1::METHOD_SD, v1::METHOD_PEARL, v1::METHOD_ASYNC};
 
 class ProxiedPairTest : public ::testing::Test {
  protected:
@@ -57,6 +61,61 @@ class ProxiedPairTest : public ::testing::Test {
   // What the target says by itself.
   Tokens Expected(int kind, int max_tokens) {
     return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, max_tokens)));
+  }
+  static v1::GenerateRequest Drafted(int kind, v1::Method method,
+                                     int max_tokens) {
+    v1::GenerateRequest request = StreamRequest(kind, method, max_tokens);
+    request.mutable_speculation()->set_suffixes(false);
+    return request;
+  }
+  // In each method, of each kind of request; returns how many were accepted.
+  uint64_t ExpectWhatArSays() {
+    uint64_t accepted = 0;
+    for (const int kind : {0, 1, 2}) {
+      const Tokens expected = Expected(kind, 60);
+      for (const v1::Method method : kDraftingMethods) {
+        for (const std::string tree : {"chain", "best"}) {
+          if (tree == "best" && method != v1::METHOD_ASYNC) continue;
+          v1::GenerateRequest request = Drafted(kind, method, 60);
+          request.mutable_speculation()->set_tree(tree);
+          const v1::Complete complete = Generate(request);
+          EXPECT_EQ(Ids(complete), expected) << method << tree;
+          accepted += complete.speculation().accepted();
+        }
+      }
+    }
+    return accepted;
+  }
+  // Accepted tokens of a request whose channel is cut, one after that, as long
+  // as it cannot be opened anew, and one when it can. All say what the target
+  // says.
+  struct AroundACut {
+    uint64_t cut = 0;
+    uint64_t without = 0;
+    uint64_t with = 0;
+  };
+  AroundACut CutTheChannel(v1::Method method) {
+    constexpr int kTokens = 200;
+    AroundACut accepted;
+    const Tokens expected = Expected(1, kTokens);
+    const auto generate =
+        [&](const std::function<void(const v1::Chunk&)>& on_chunk) {
+          const v1::Complete complete =
+              Generate(Drafted(1, method, kTokens), on_chunk);
+          EXPECT_EQ(Ids(complete), expected) << method;
+          return complete.speculation().accepted();
+        };
+    Generate(Drafted(1, v1::METHOD_ASYNC, 20));  // the draft dials the target
+    bool was_cut = false;
+    accepted.cut = generate([&](const v1::Chunk& chunk) {
+      if (chunk.first_index() < 60 || std::exchange(was_cut, true)) return;
+      to_target_.SetLimit(1);
+    });
+    EXPECT_TRUE(was_cut);
+    accepted.without = generate({});
+    to_target_.SetLimit(2);
+    accepted.with = generate({});
+    return accepted;
   }
   // A worker that does not start says so in its log.
   void ExpectRefused(const std::string& role,

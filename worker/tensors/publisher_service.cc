@@ -384,7 +384,9 @@ void TensorPublisherService::SkipRows(uint64_t channel,
   const auto it = rows_.find(channel);
   if (it == rows_.end()) return;
   for (RowsReader& each : it->second) {
-    if (each.wanted == wanted) each.wanted.first = std::max(wanted.first, to);
+    if (each.wanted != wanted || to <= wanted.first) continue;
+    each.wanted.end += to - wanted.first;
+    each.wanted.first = to;
   }
 }
 

@@ -75,8 +75,9 @@ class TensorPublisher {
     static_cast<void>(wanted);
     static_cast<void>(why);
   }
-  // Those that want this get rows from `to` on; the ones before are lost. Of
-  // features alone. An earlier position than their next one changes nothing.
+  // Those that want this get rows from `to` on, as many as they wanted; the
+  // ones before are lost. Of features alone. An earlier position than their
+  // next one changes nothing.
   virtual void SkipRows(uint64_t channel, const RowsWanted& wanted, int to) {
     static_cast<void>(channel);
     static_cast<void>(wanted);

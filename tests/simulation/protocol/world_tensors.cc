@@ -86,6 +86,7 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
     for (auto& [key, reading] : tensors_->subscriptions_) {
       if (key.second == channel && reading.subscription.address == address_ &&
           Wanted(reading) == wanted) {
+        reading.subscription.rows->end += std::max(0, to - reading.next);
         reading.next = std::max(reading.next, to);
       }
     }
