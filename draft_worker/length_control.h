@@ -46,7 +46,8 @@ class LengthControl {
 
   // After the session has applied a commit.
   void OnCommit(const speculation::DraftSession& session) {
-    length_->OnCommit(session.last_commit());
+    length_->OnCommit(session.last_commit(),
+                      session.length() - session.committed_length());
   }
 
   // See LengthPolicy.

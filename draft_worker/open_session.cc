@@ -83,13 +83,20 @@ absl::Status CheckLength(const OpenDraft& open, const PolicyLibrary::Made& made,
   return absl::OkStatus();
 }
 
+// Whether the length policy, if it is one, can end the depth of a tree. The
+// target's hidden states are of positions, which a branch changes.
+bool MayEndDepth(const OpenDraft& open,
+                 const speculation::DraftLength* length) {
+  return length == nullptr || (open.plan.tree.may_have_policy() &&
+                               length->target_hidden_size() == 0);
+}
+
 // With slots where it may have branches.
 absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
-    const OpenDraft& open, bool has_policy, int reserved_length,
-    const SessionParts& parts) {
-  // A policy ends chunks, the ratio test judges chains, and recordings are of
-  // them.
-  if (open.num_slots > 0 && !has_policy && !parts.is_recorded &&
+    const OpenDraft& open, const speculation::DraftLength* length,
+    int reserved_length, const SessionParts& parts) {
+  // The ratio test judges chains, and recordings are of them.
+  if (open.num_slots > 0 && MayEndDepth(open, length) && !parts.is_recorded &&
       open.verification == Verification::kExact &&
       (open.plan.tree.ranks_by_q() ? parts.drafter->traits().shows_logits
                                    : parts.drafter->traits().ranks_children)) {
@@ -117,7 +124,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> OpenSession(
       std::max(open.max_length, static_cast<int>(open.token_ids.size())));
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<model::Sequence> sequence,
-      NewSequence(open, made.length != nullptr, reserved_length, parts));
+      NewSequence(open, made.length.get(), reserved_length, parts));
 
   DraftSession::Options schedule;
   schedule.epoch = open.epoch;

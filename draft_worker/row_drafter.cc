@@ -112,11 +112,23 @@ void RowDrafter::DraftTreeRows(Session& session,
   speculation::Tail tail;
   LikeliestChildren likeliest;
   for (size_t i = 0; i < proposals.size(); ++i) {
+    const int number = session.tree_rows[i].number;
     if (session.ranks_by_q) {
       likeliest.Find(
           proposals[i].logits.first(static_cast<size_t>(session.vocab_limit)));
-      session.schedule.OnExpanded(session.tree_rows[i].number,
-                                  likeliest.children(), &tail);
+      LengthDecision decision = LengthDecision::kContinue;
+      if (session.length.has_value() &&
+          session.schedule.tree()->IsTipOfStep(number)) {
+        decision = DecideDepth(session, proposals[i],
+                               likeliest.children().token_ids[0]);
+      }
+      speculation::DraftTree::Children children = likeliest.children();
+      if (decision == LengthDecision::kDiscard) {
+        children = {};
+        session.touched = true;  // it may have to say that nothing comes
+      }
+      session.schedule.OnExpanded(number, children, &tail,
+                                  decision == LengthDecision::kStop);
       continue;
     }
     std::array<int32_t, speculation::kRanks> token_ids;
@@ -128,7 +140,7 @@ void RowDrafter::DraftTreeRows(Session& session,
       scores[k] = proposals[i].children[k].score;
     }
     calibration.Apply({scores.data(), count}, {log2s.data(), count});
-    session.schedule.OnExpanded(session.tree_rows[i].number,
+    session.schedule.OnExpanded(number,
                                 {{token_ids.data(), count},
                                  {scores.data(), count},
                                  {log2s.data(), count}},
@@ -139,6 +151,16 @@ void RowDrafter::DraftTreeRows(Session& session,
   if (tail.token_ids.empty()) return;
   session.drew = true;
   SendTail(session, std::move(tail));
+}
+
+LengthDecision RowDrafter::DecideDepth(Session& session,
+                                       const model::Proposal& proposal,
+                                       int32_t token_id) {
+  return session.length->Decide(session.schedule.length(),
+                                session.length->looks_at_token()
+                                    ? absl::optional<int32_t>(token_id)
+                                    : absl::nullopt,
+                                proposal.logits, proposal.hidden);
 }
 
 void RowDrafter::TellRanks(Session& session, DraftEvents* events) {

@@ -60,6 +60,10 @@ class RowDrafter {
   // ... its nodes' children, one proposal for each.
   void DraftTreeRows(Session& session,
                      absl::Span<const model::Proposal> proposals);
+  // Asks its length policy of a node's likeliest child, which is on the main
+  // path. A tree ranks by the draft's probability where it has a policy.
+  static speculation::LengthDecision DecideDepth(
+      Session& session, const model::Proposal& proposal, int32_t token_id);
   // With the ranks that are untold yet.
   void SendTail(Session& session, speculation::Tail tail);
   static void TellRanks(Session& session, DraftEvents* events);

@@ -198,6 +198,7 @@ void StepPlanner::AddTreeRows(Session& session, int max_rows) {
     }
     node.max_children = speculation::kRanks;
     node.shows_logits = session.ranks_by_q;
+    node.shows_hidden = session.reads_hidden();
     node.sampler = &session.sampler;
     node.history = &session.history;
     node.path = absl::MakeConstSpan(session.tree_paths)

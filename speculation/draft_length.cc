@@ -23,7 +23,7 @@ bool DraftLength::WillStop() const {
 LengthDecision DraftLength::Decide(DraftRow row) {
   if (chunks_.empty() || chunks_.back().ended) chunks_.emplace_back();
   Chunk& chunk = chunks_.back();
-  row.unverified = unverified_;
+  row.unverified = undecided_ + unverified_;
   row.chunk_length = chunk.drafted;
   if (looks_at_token()) {
     NACRE_CHECK(row.token.has_value(), "a policy looks at a token not drawn");
@@ -42,31 +42,45 @@ LengthDecision DraftLength::Decide(DraftRow row) {
   return decision;
 }
 
-void DraftLength::OnCommit(const DraftSession::CommitReport& report) {
+void DraftLength::OnCommit(const DraftSession::CommitReport& report,
+                           int ahead) {
   settled_.clear();
-  int left = report.accepted;
-  NACRE_CHECK(left <= unverified_, "a verdict on tokens that were not drafted");
-  unverified_ -= left;
-  while (left > 0) {
-    Chunk& chunk = chunks_.front();
-    const int taken = std::min(left, chunk.drafted - chunk.accepted);
-    chunk.accepted += taken;
-    left -= taken;
-    if (chunk.accepted < chunk.drafted || !chunk.ended) break;
-    Settle(chunk);
-    chunks_.pop_front();
-  }
-  if (report.rejected || report.overtaken) {
+  const int on_path = report.accepted - report.of_branches;
+  const int skipped = std::min(on_path, undecided_);
+  const int accepted = on_path - skipped;
+  undecided_ -= skipped;
+  NACRE_CHECK(accepted <= unverified_,
+              "a verdict on tokens that were not drafted");
+  Accept(accepted);
+  // A rejected token that was not decided on is no trial, nor are those that
+  // were drafted after it.
+  const bool ends = report.rejected || report.of_branches > 0;
+  const bool rejected = ends && undecided_ == 0;
+  if (ends || report.overtaken) {
     // The rejected token's chunk; those after it are no trials. Or the one
     // that all were right of.
-    if (!chunks_.empty() && chunks_.front().drafted > 0) {
+    if (undecided_ == 0 && !chunks_.empty() && chunks_.front().drafted > 0) {
       Settle(chunks_.front());
     }
     chunks_.clear();
     unverified_ = 0;
+    undecided_ = ahead;
   }
   policy_->OnVerified(
-      {report.accepted, report.rejected, report.overtaken, settled_});
+      {accepted, rejected, report.overtaken || (ends && !rejected), settled_});
+}
+
+void DraftLength::Accept(int count) {
+  unverified_ -= count;
+  while (count > 0) {
+    Chunk& chunk = chunks_.front();
+    const int taken = std::min(count, chunk.drafted - chunk.accepted);
+    chunk.accepted += taken;
+    count -= taken;
+    if (chunk.accepted < chunk.drafted || !chunk.ended) break;
+    Settle(chunk);
+    chunks_.pop_front();
+  }
 }
 
 }  // namespace nacre::speculation

@@ -37,8 +37,11 @@ class DraftLength {
   // where the row stands in its chunk. kDiscard: the token is not appended.
   LengthDecision Decide(DraftRow row);
 
-  // After DraftSession::OnCommit took one: its last_commit().
-  void OnCommit(const DraftSession::CommitReport& report);
+  // After DraftSession::OnCommit took one: its last_commit(), and how many
+  // drafted tokens it holds beyond it. Of a tree the policy knows the main path
+  // alone. A text that goes on along a branch has rejected that path, and what
+  // stood below the branch was not decided on.
+  void OnCommit(const DraftSession::CommitReport& report, int ahead = 0);
 
   int target_hidden_size() const { return policy_->target_hidden_size(); }
   void OnTargetHidden(absl::Span<const float> hidden) {
@@ -52,6 +55,8 @@ class DraftLength {
     bool ended = false;
   };
 
+  // Of the oldest ones that wait for a verdict.
+  void Accept(int count);
   void Settle(const Chunk& chunk) {
     settled_.push_back({chunk.drafted, chunk.accepted});
   }
@@ -61,6 +66,7 @@ class DraftLength {
   // Those with unverified tokens, and the one under way.
   std::deque<Chunk> chunks_;
   int unverified_ = 0;
+  int undecided_ = 0;                  // drafted before these, below a branch
   std::vector<ChunkOutcome> settled_;  // scratch of OnCommit
 };
 

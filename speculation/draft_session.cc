@@ -83,14 +83,18 @@ void DraftSession::FollowTree(absl::Span<const int32_t> token_ids) {
   last_commit_.accepted = walk.matched;
   last_commit_.rejected = walk.rejected;
   last_commit_.overtaken = walk.matched < count && !walk.rejected;
+  last_commit_.of_branches = walk.matched - walk.on_main;
   for (const DraftTree::Judged& judged : tree_->judged()) {
     last_commit_.ranks.push_back(judged.rank);
     last_commit_.prepared += judged.rank > 1 && judged.prepared ? 1 : 0;
   }
   const bool leaves_main = walk.on_main < walk.matched || walk.rejected;
   kept_length_ = leaves_main ? committed_length_ + walk.on_main : length();
-  // The target judges the stop mark of another path.
-  if (leaves_main) announced_ = StopMark::kNone;
+  // The target judges the stop mark of another path, as a policy does.
+  if (leaves_main) {
+    announced_ = StopMark::kNone;
+    discarded_ = false;
+  }
   const int known_length = committed_length_ + walk.on_main;
   tokens_.resize(static_cast<size_t>(known_length));
   tokens_.insert(tokens_.end(), token_ids.begin() + walk.on_main,
@@ -168,9 +172,11 @@ Tail DraftSession::MakeTail(int first_position) const {
 }
 
 DraftTree::Limits DraftSession::TreeLimits() const {
+  const int depth_end =
+      policy_stop_ || discarded_ ? length() : std::numeric_limits<int>::max();
   return {
       .lead = Lead(),
-      .max_length = std::min(options_.max_length, horizon_),
+      .max_length = std::min({options_.max_length, horizon_, depth_end}),
       .least_score = options_.plan.least_score,
       .end_ids = options_.end_ids,
       .shape = options_.plan.tree.ranks_by_q() ? &options_.plan.tree : nullptr};
@@ -191,7 +197,9 @@ bool DraftSession::KeepsStep(const Commit& commit) const {
 }
 
 void DraftSession::OnExpanded(int number, const DraftTree::Children& children,
-                              Tail* tail) {
+                              Tail* tail, bool policy_stop) {
+  if (policy_stop) policy_stop_ = true;
+  if (children.token_ids.empty()) discarded_ = true;
   tree_->OnExpanded(number, children, TreeLimits(),
                     absl::MakeConstSpan(tokens_).subspan(
                         0, static_cast<size_t>(committed_length_)),

@@ -40,7 +40,7 @@ class DraftSession {
     DraftPlan plan;
     Verification verification = Verification::kExact;
     // Of the sequence, for branches. 0: it drafts a chain. Only where exact
-    // match verifies and no length policy ends chunks.
+    // match verifies.
     int num_slots = 0;
   };
 
@@ -95,7 +95,11 @@ class DraftSession {
   // Whether something of the step would be of use after this commit. It changes
   // nothing.
   bool KeepsStep(const Commit& commit) const;
-  void OnExpanded(int number, const DraftTree::Children& children, Tail* tail);
+  // `policy_stop`: a length policy ends the tree's growth in depth with the
+  // first child, until the next commit. It is asked where
+  // DraftTree::IsTipOfStep. No children: it ends before that, as OnDiscarded.
+  void OnExpanded(int number, const DraftTree::Children& children, Tail* tail,
+                  bool policy_stop = false);
   void FinishStep(Tail* tail);
   // Null of a chain. A step that did not end is to be abandoned there.
   DraftTree* tree() { return tree_.has_value() ? &*tree_ : nullptr; }
@@ -132,6 +136,8 @@ class DraftSession {
     std::vector<int> ranks = {};
     // How many of them are above 1 and of tokens with children of a tree.
     int prepared = 0;
+    // Of the accepted ones those, after all others, of a tree's branches.
+    int of_branches = 0;
     bool operator==(const CommitReport&) const = default;
   };
   const CommitReport& last_commit() const { return last_commit_; }

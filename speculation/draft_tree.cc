@@ -185,7 +185,6 @@ void DraftTree::OnExpanded(int number, const Children& children,
                            Tail* tail) {
   const int parent = IndexOf(number);
   if (parent == kNoIndex || !At(parent).is_in_step) return;
-  NACRE_CHECK(!children.token_ids.empty(), "an expanded node has a child");
   const size_t count =
       std::min(children.token_ids.size(), static_cast<size_t>(kRanks));
   Drafted& node = At(parent);
@@ -219,6 +218,11 @@ void DraftTree::OnExpanded(int number, const Children& children,
   }
 }
 
+bool DraftTree::IsTipOfStep(int number) const {
+  const int index = IndexOf(number);
+  return index != kNoIndex && index == Tip() && At(index).is_in_step;
+}
+
 DraftTree::Walk DraftTree::Follow(absl::Span<const int32_t> token_ids) {
   const int count = static_cast<int>(token_ids.size());
   Walk walk;
@@ -244,7 +248,6 @@ DraftTree::Walk DraftTree::Follow(absl::Span<const int32_t> token_ids) {
   tree_.Reroot(token_ids);
   tree_.Forget(tree_.length());
   KeepDrafted();
-  FindMainPath();
   return walk;
 }
 
@@ -303,9 +306,6 @@ void DraftTree::KeepDrafted() {
     }
   }
   drafted_.resize(kept);
-}
-
-void DraftTree::FindMainPath() {
   main_.clear();
   main_tokens_.clear();
   int tip = kRootIndex;

@@ -68,8 +68,8 @@ class DraftTree {
   // Whether a row of the step would be of use were these the next tokens.
   bool KeepsStep(absl::Span<const int32_t> token_ids) const;
 
-  // The best children of a node by rank, at least one. The first kRanks at
-  // most; of a shape of others kMaxShapeWidth.
+  // The best children of a node by rank; none: it gets none. The first kRanks
+  // at most; of a shape of others kMaxShapeWidth.
   struct Children {
     absl::Span<const int32_t> token_ids;
     // Perturbed scores, which fall, and what they stand for: log2 of the
@@ -81,6 +81,9 @@ class DraftTree {
   // node. Adds the new nodes to `tail`, which is one of this tree's alone.
   void OnExpanded(int number, const Children& children, const Limits& limits,
                   absl::Span<const int32_t> text, Tail* tail);
+  // Whether this row of the step is the tip: its first child goes on with the
+  // main path.
+  bool IsTipOfStep(int number) const;
 
   // The text goes on with these tokens.
   struct Walk {
@@ -156,9 +159,8 @@ class DraftTree {
              bool rejected);
   // The slots of the walked branches, and of those that go on from them.
   void KeepSlots(const std::vector<int>& path, const Walk& walk, bool goes_on);
-  // After Reroot: keeps what tree_ has kept.
+  // After Reroot: keeps what tree_ has kept, and finds the main path in it.
   void KeepDrafted();
-  void FindMainPath();
 
   TokenTree tree_;
   Drafted root_;

@@ -266,6 +266,43 @@ int BestDraftRows(const PlanInputs& inputs, int window) {
   return best;
 }
 
+// A shape of others, which asks for no price.
+void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
+  const TreeSpec& tree = inputs.tree;
+  plan->draft.tree = tree;
+  plan->draft.rows = tree.shape == TreeShape::kCape ? 1 : inputs.draft_rows;
+  if (tree.shape == TreeShape::kEagle2) {
+    plan->draft.rows = std::min(plan->draft.rows, tree.width);
+    plan->target.tree_rows = std::min(plan->target.tree_rows, tree.total);
+  }
+  plan->target.takes_all = true;
+  const int depth = ShapeDepth(tree);
+  // After a token that is not the likeliest a list may be complete. No tail
+  // comes then, and a target that waited for one would wait in vain.
+  const int flow = LikeliestDepth(tree);
+  for (int* lead :
+       {&plan->draft.lead_after_mismatch, &plan->draft.lead_in_flow}) {
+    *lead = std::min(*lead, depth);
+  }
+  for (int* gate :
+       {&plan->target.gate_after_mismatch, &plan->target.gate_in_flow}) {
+    *gate = std::min(*gate, flow);
+  }
+}
+
+// A tree that a request of sd or pearl named.
+void SetNamedTree(const PlanInputs& inputs, PipelinePlan* plan) {
+  if (inputs.draft_rows <= 1) return;
+  plan->target.tree_rows = inputs.tree_rows;
+  if (inputs.tree.ranks_by_q()) {
+    SetShape(inputs, plan);
+    return;
+  }
+  plan->draft.rows =
+      std::max(1, inputs.draft_rows / (1 + inputs.costs.other_sessions));
+  plan->draft.least_score = kLeastBranchScore;
+}
+
 // The window of sd or pearl, bounded where it follows the load. `extra`: tail
 // tokens that its steps have less.
 absl::optional<int> Bounded(const PlanInputs& inputs, int window, int extra,
@@ -298,35 +335,15 @@ void Ablate(Ablation ablation, PipelinePlan* plan) {
   }
 }
 
-// A shape of others, which asks for no price.
-void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
-  const TreeSpec& tree = inputs.tree;
-  plan->draft.tree = tree;
-  plan->draft.rows = tree.shape == TreeShape::kCape ? 1 : inputs.draft_rows;
-  if (tree.shape == TreeShape::kEagle2) {
-    plan->draft.rows = std::min(plan->draft.rows, tree.width);
-    plan->target.tree_rows = std::min(plan->target.tree_rows, tree.total);
-  }
-  plan->target.takes_all = true;
-  const int depth = ShapeDepth(tree);
-  // After a token that is not the likeliest a list may be complete. No tail
-  // comes then, and a target that waited for one would wait in vain.
-  const int flow = LikeliestDepth(tree);
-  for (int* lead :
-       {&plan->draft.lead_after_mismatch, &plan->draft.lead_in_flow}) {
-    *lead = std::min(*lead, depth);
-  }
-  for (int* gate :
-       {&plan->target.gate_after_mismatch, &plan->target.gate_in_flow}) {
-    *gate = std::min(*gate, flow);
-  }
-}
-
 }  // namespace
 
 PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
   const double cost_ratio = inputs.costs.CostRatio();
   PipelinePlan plan;
+  if (inputs.method != Method::kAr && inputs.tree.ranks_by_q() &&
+      inputs.draft_rows > 1) {
+    plan.draft.tree = inputs.tree;  // also where the draft rests
+  }
   switch (inputs.method) {
     case Method::kAr:
       return plan;
@@ -342,6 +359,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       plan.window = *window;
       plan.draft = {*window, *window, /*waits_at_stop=*/true};
       plan.target = {*window, *window, *window, 0};
+      SetNamedTree(inputs, &plan);
       break;
     }
     case Method::kPearl: {
@@ -355,12 +373,10 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       plan.target = {0, *window - 1, *window - 1, 0};
       plan.target.holds_last_row = inputs.verification == Verification::kRatio;
       Ablate(inputs.ablation, &plan);
+      SetNamedTree(inputs, &plan);
       break;
     }
     case Method::kAsync: {
-      if (inputs.tree.ranks_by_q() && inputs.draft_rows > 1) {
-        plan.draft.tree = inputs.tree;  // also where the draft rests
-      }
       const absl::optional<int> window =
           LoadWindow(inputs, inputs.window.value_or(kMaxAsyncWindow), searches);
       if (!window.has_value()) break;

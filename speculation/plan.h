@@ -12,7 +12,9 @@
 // fill the step and no window pays. Nor does one for an average session of its
 // pair of workers. Even alone it is 0 where both hardly ever match.
 //
-// In sd the draft also waits where a length policy ends a chunk.
+// In sd the draft also waits where a length policy ends a chunk. sd and pearl
+// draft chains unless a request names a tree: then leads, gates and window are
+// of its levels.
 //
 // Two ablations of pearl (pipeline.h), and a step with a tail ends a chunk of
 // the second:
@@ -89,7 +91,7 @@ struct PlanInputs {
   // target's own would rarely be the one that the draft has run ahead with.
   Verification verification = Verification::kExact;
   Ablation ablation = Ablation::kNone;  // of pearl
-  // Of async, most nodes that a step of the draft expands: as many as pay, less
+  // Most nodes that a step of the draft expands: as many as pay in async, less
   // where others share its steps.
   int draft_rows = 1;
   // P(the target's token is among the draft's next three | it was not its

@@ -26,12 +26,10 @@ absl::StatusOr<TreeSpec> ResolveTreeShape(absl::optional<TreeSpec> named,
         absl::StrCat("tree ", name.substr(0, name.find(':')), " ", why,
                      "; use tree chain, or name none"));
   };
-  if (choice.method != Method::kAsync) {
-    return refuse(absl::StrCat("is of method async, the request's is ",
-                               MethodName(choice.method)));
-  }
   if (!is_exact) return refuse("cannot be with verification ratio");
-  if (choice.has_policy_rule) return refuse("cannot be with a length policy");
+  if (choice.has_policy_rule && !named->may_have_policy()) {
+    return refuse("cannot be with a length policy (cape and eagle2 can)");
+  }
   return *std::move(named);
 }
 

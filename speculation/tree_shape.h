@@ -18,10 +18,10 @@ struct ShapeChoice {
   Verification verification = Verification::kExact;
   bool has_policy_rule = false;  // a length policy ends its chunks
 };
-// The shape of a request that named this one, or none: then best where that may
-// be, else chain. INVALID_ARGUMENT: a tree with the ratio test or a length
-// policy, which are of chains, or with sd or pearl, whose plans are. (ar drafts
-// nothing and takes any.)
+// The shape of a request that named this one, or none: then best where async
+// may have it, else chain. INVALID_ARGUMENT: a tree with the ratio test, which
+// is of chains, or best or static with a length policy. (ar drafts nothing and
+// takes any.)
 absl::StatusOr<TreeSpec> ResolveTreeShape(absl::optional<TreeSpec> named,
                                           const ShapeChoice& choice);
 

@@ -65,6 +65,11 @@ struct TreeSpec {
   bool ranks_by_q() const {
     return shape != TreeShape::kChain && shape != TreeShape::kBest;
   }
+  // Whether a length policy may end its growth in depth: no other shape has a
+  // path along which it grows level by level.
+  bool may_have_policy() const {
+    return shape == TreeShape::kCape || shape == TreeShape::kEagle2;
+  }
   bool operator==(const TreeSpec&) const = default;
 };
 

@@ -117,12 +117,15 @@ void MetricsObserver::OnTail(uint64_t session_id,
   session.branches.OnTail(tail);
   const bool by_policy =
       tail.stop == StopMark::kChunk || tail.stop == StopMark::kPolicy;
-  // A draft that waits there says so again with every commit.
-  if (by_policy && (count > 0 || tail.first_position != session.chunk_end)) {
+  // A draft that waits there says so again with every commit; that of a tree,
+  // all of whose messages begin at its root, with each that completes the
+  // level.
+  const int goes_on = tail.is_tree() ? 0 : count;
+  if (by_policy && (goes_on > 0 || tail.first_position != session.chunk_end)) {
     series_->policy_stops[session.policy]->Increment();
   }
   if (by_policy) {
-    session.chunk_end = tail.first_position + count;
+    session.chunk_end = tail.first_position + goes_on;
   } else if (count > 0) {
     session.chunk_end = -1;
   }

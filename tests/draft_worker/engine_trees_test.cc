@@ -465,6 +465,41 @@ TEST(EngineTrees, AShapesProbabilitiesCalibrateNoScores) {
   EXPECT_EQ(scores_beside(true), alone);
 }
 
+// How long the main path of these messages is, whose root is the text's end: a
+// first child comes before its siblings.
+int MainLength(const std::vector<Tail>& tails) {
+  int length = 0, tip = 0;
+  for (const Tail& tail : tails) {
+    for (size_t i = 0; i < tail.token_ids.size(); ++i) {
+      if (tail.parents[i] != tip) continue;
+      tip = tail.first_node + static_cast<int>(i);
+      ++length;
+    }
+  }
+  return length;
+}
+
+TEST(EngineTrees, ALengthPolicyEndsTheDepthOfAShape) {
+  for (const char* tree : {"cape", "eagle2:k=3,depth=9,total=40"}) {
+    SCOPED_TRACE(tree);
+    DraftFixture fixture;
+    OpenDraft open = OpenTree(1, Prompt(5, 6), 4, 64, 6);
+    open.plan.tree = *speculation::ParseTreeSpec(tree);
+    open.policy = "heuristic:start=2";
+    fixture.Open(open);
+    fixture.Drain();
+    const std::vector<Tail>& tails = fixture.tails[1];
+    ASSERT_GE(tails.size(), 2u);
+    EXPECT_EQ(MainLength(tails), 2);
+    EXPECT_EQ(tails.back().stop, speculation::StopMark::kPolicy);
+    EXPECT_GT(tails.front().token_ids.size(), 1u) << "siblings are made";
+    const size_t before = tails.size();
+    fixture.Commit(1, open.prompt_length, {tails.front().token_ids.front()});
+    fixture.Drain();
+    EXPECT_GT(tails.size(), before) << "a commit lets it go on";
+  }
+}
+
 // A reader takes no more of them in one report.
 TEST(EngineTrees, TellsManyRanksInSeveralReports) {
   DraftFixture fixture;

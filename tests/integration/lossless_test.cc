@@ -244,6 +244,7 @@ struct TreeCase {
   bool suffixes;       // the target proposes tokens, too
   // Beside the shape that a request has without naming one.
   const char* tree = "";
+  v1::Method method = v1::METHOD_ASYNC;
 };
 
 // A draft with the target's vocabulary that knows nothing of it.
@@ -279,7 +280,7 @@ TEST_P(LosslessBranchesTest, EqualTheTargetAlone) {
   std::atomic<uint64_t> drafted = 0, verified = 0, ranks = 0;
   const auto check = [&](const Setting& setting, const tools::Prompt& prompt,
                          const std::vector<int32_t>& expected, int window) {
-    const Variant variant = {v1::METHOD_ASYNC, window};
+    const Variant variant = {GetParam().method, window};
     v1::GenerateRequest request = MakeRequest(prompt.text, setting, variant);
     request.mutable_speculation()->set_tree(GetParam().tree);
     const auto complete = service.Generate(request);
@@ -322,15 +323,21 @@ constexpr char kStatic[] =
 
 INSTANTIATE_TEST_SUITE_P(
     Trees, LosslessBranchesTest,
-    ::testing::Values(TreeCase{"good", false, false},
-                      TreeCase{"foreign", true, false},
-                      TreeCase{"good_and_suffixes", false, true},
-                      TreeCase{"cape", false, false, "cape"},
-                      TreeCase{"cape_foreign", true, true, "cape"},
-                      TreeCase{"eagle2", false, true, kEagle2},
-                      TreeCase{"eagle2_foreign", true, false, kEagle2},
-                      TreeCase{"static", false, false, kStatic},
-                      TreeCase{"static_foreign", true, true, kStatic}),
+    ::testing::Values(
+        TreeCase{"good", false, false}, TreeCase{"foreign", true, false},
+        TreeCase{"good_and_suffixes", false, true},
+        TreeCase{"cape", false, false, "cape"},
+        TreeCase{"cape_foreign", true, true, "cape"},
+        TreeCase{"eagle2", false, true, kEagle2},
+        TreeCase{"eagle2_foreign", true, false, kEagle2},
+        TreeCase{"static", false, false, kStatic},
+        TreeCase{"static_foreign", true, true, kStatic},
+        TreeCase{"sd_cape", false, false, "cape", v1::METHOD_SD},
+        TreeCase{"sd_best", false, false, "best", v1::METHOD_SD},
+        TreeCase{"sd_eagle2_foreign", true, false, kEagle2, v1::METHOD_SD},
+        TreeCase{"pearl_eagle2", false, false, kEagle2, v1::METHOD_PEARL},
+        TreeCase{"pearl_static", false, false, kStatic, v1::METHOD_PEARL},
+        TreeCase{"pearl_best_foreign", true, false, "best", v1::METHOD_PEARL}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Different methods and parameters side by side on the same workers.

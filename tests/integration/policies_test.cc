@@ -139,6 +139,13 @@ TEST_F(PoliciesTest, EveryPolicyWithEveryMethodSaysWhatArSays) {
           });
         }
         for (std::thread& stream : streams) stream.join();
+        // It ends the depth of these trees.
+        for (const char* tree : {"cape", "eagle2:k=4,depth=6"}) {
+          for (size_t i = 0; i < prompts.size(); i += 4) {
+            requests[i].mutable_speculation()->set_tree(tree);
+            Check(service, requests[i], ar[i]);
+          }
+        }
         if (HasFatalFailure()) return;
       }
       // The drafts really took part.

@@ -148,6 +148,42 @@ TEST_F(DraftLengthTest, WhatARejectionDropsIsNoTrial) {
   EXPECT_THAT(Commit(0, true, false).chunks, ElementsAre(ChunkOutcome{1, 0}));
 }
 
+// Of a tree the policy has decided on the main path alone.
+TEST_F(DraftLengthTest, ABranchIsARejectionOfTheMainPath) {
+  DraftChunk(3);
+  // One of the main path, then two of a branch, below which two more stand.
+  length_.OnCommit({.accepted = 3, .of_branches = 2}, /*ahead=*/2);
+  EXPECT_EQ(log_.heard.back().accepted, 1);
+  EXPECT_TRUE(log_.heard.back().rejected);
+  EXPECT_THAT(log_.heard.back().chunks, ElementsAre(ChunkOutcome{3, 1}));
+  // What it decides on now stands behind these.
+  Draft();
+  EXPECT_EQ(log_.rows.back().unverified, 2);
+  EXPECT_EQ(log_.rows.back().chunk_length, 0);
+  length_.OnCommit({.accepted = 1}, /*ahead=*/2);
+  EXPECT_EQ(log_.heard.back().accepted, 0);
+  EXPECT_THAT(log_.heard.back().chunks, IsEmpty());
+  Draft(LengthDecision::kStop);
+  EXPECT_EQ(log_.rows.back().unverified, 2);
+  length_.OnCommit({.accepted = 3}, /*ahead=*/0);
+  EXPECT_EQ(log_.heard.back().accepted, 2);
+  EXPECT_THAT(log_.heard.back().chunks, ElementsAre(ChunkOutcome{2, 2}));
+}
+
+TEST_F(DraftLengthTest, ATokenThatWasNotDecidedOnIsNoTrial) {
+  DraftChunk(1);
+  length_.OnCommit({.accepted = 1, .of_branches = 1}, /*ahead=*/2);
+  DraftChunk(2);
+  // The second of the two is wrong: nothing is known of the chunk.
+  length_.OnCommit({.accepted = 1, .rejected = true}, /*ahead=*/0);
+  EXPECT_EQ(log_.heard.back().accepted, 0);
+  EXPECT_FALSE(log_.heard.back().rejected);
+  EXPECT_TRUE(log_.heard.back().overtaken);
+  EXPECT_THAT(log_.heard.back().chunks, IsEmpty());
+  DraftChunk(1);
+  EXPECT_THAT(Commit(0, true, false).chunks, ElementsAre(ChunkOutcome{1, 0}));
+}
+
 TEST_F(DraftLengthTest, CommitsOnNothingDraftedSettleNothing) {
   EXPECT_THAT(Commit(0, false, true).chunks, IsEmpty());
   EXPECT_EQ(Draft(LengthDecision::kDiscard), LengthDecision::kDiscard);

@@ -47,14 +47,14 @@ std::vector<DraftTree::Row> Begin(DraftSession& session, int most = 64) {
 }
 
 // Children of these tokens, each half as likely as the one before.
-void Expand(DraftSession& session, int number, const Ids& token_ids,
-            Tail* tail) {
+void Expand(DraftSession& session, int number, const Ids& token_ids, Tail* tail,
+            bool policy_stop = false) {
   std::vector<float> scores, log2s;
   for (size_t i = 0; i < token_ids.size(); ++i) {
     scores.push_back(-static_cast<float>(i));
     log2s.push_back(-1 - static_cast<float>(i));
   }
-  session.OnExpanded(number, {token_ids, scores, log2s}, tail);
+  session.OnExpanded(number, {token_ids, scores, log2s}, tail, policy_stop);
 }
 
 // A step whose rows have these children, in order.
@@ -546,6 +546,75 @@ TEST(DraftTreeShapes, StaticGrowsThePathsOfItsList) {
   // The paths are those from where the text ends.
   ASSERT_EQ(session.OnCommit({3, {20}}), Outcome::kMatched);
   EXPECT_THAT(Step(session, {{50, 51, 52}}).token_ids, ElementsAre(50, 52));
+}
+
+// The level of the stop is completed, and nothing grows deeper.
+TEST(DraftTreeShapes, APolicyEndsTheDepthUntilTheNextCommit) {
+  DraftSession session = OpenShape("eagle2:k=2,depth=9,total=60", 1);
+  std::vector<DraftTree::Row> rows = Begin(session);
+  ASSERT_TRUE(session.tree()->IsTipOfStep(rows[0].number));
+  Tail tail;
+  Expand(session, rows[0].number, {20, 21}, &tail);
+  session.FinishStep(&tail);
+  EXPECT_EQ(tail.stop, StopMark::kNone);
+  rows = Begin(session);
+  ASSERT_EQ(rows[0].token_id, 20);
+  ASSERT_TRUE(session.tree()->IsTipOfStep(rows[0].number));
+  tail = {};
+  Expand(session, rows[0].number, {30, 31}, &tail, /*policy_stop=*/true);
+  session.FinishStep(&tail);
+  EXPECT_EQ(tail.stop, StopMark::kPolicy);
+  ASSERT_TRUE(session.WantsStep()) << "21 is of the same level as 20";
+  rows = Begin(session);
+  ASSERT_EQ(rows[0].token_id, 21);
+  EXPECT_FALSE(session.tree()->IsTipOfStep(rows[0].number));
+  tail = {};
+  Expand(session, rows[0].number, {32, 33}, &tail);
+  session.FinishStep(&tail);
+  EXPECT_EQ(tail.stop, StopMark::kPolicy);
+  EXPECT_FALSE(session.WantsStep()) << "30 would be expanded next";
+  ASSERT_EQ(session.OnCommit({3, {20}}), Outcome::kMatched);
+  ASSERT_TRUE(session.WantsStep());
+  EXPECT_EQ(Begin(session)[0].token_id, 30);
+}
+
+TEST(DraftTreeShapes, ADiscardedChildIsNotMade) {
+  for (const int32_t next : {20, 21, 40}) {
+    SCOPED_TRACE(next);
+    DraftSession session = OpenShape("cape", 1);
+    Step(session, {{20, 21}});
+    std::vector<DraftTree::Row> rows = Begin(session);
+    Tail tail;
+    session.OnExpanded(rows[0].number, {}, &tail);
+    session.FinishStep(&tail);
+    EXPECT_THAT(tail.token_ids, IsEmpty());
+    EXPECT_FALSE(session.WantsStep());
+    const absl::optional<Tail> notice = session.TakeStopNotice();
+    ASSERT_TRUE(notice.has_value());
+    EXPECT_EQ(notice->stop, StopMark::kPolicy);
+    // A commit that does not say what stands there changes nothing.
+    session.OnCommit({3, {next}});
+    EXPECT_EQ(session.WantsStep(), next != 20);
+    if (next != 20) continue;
+    ASSERT_EQ(session.OnCommit({4, {50}}), Outcome::kMatched);
+    EXPECT_TRUE(session.last_commit().overtaken);
+    ASSERT_TRUE(session.WantsStep());
+    EXPECT_EQ(Begin(session)[0].position, 4);
+  }
+}
+
+TEST(DraftTreeShapes, ACommitSaysWhatItTookOfBranches) {
+  DraftSession session = OpenShape("eagle2:k=2,depth=9,total=60", 4);
+  Step(session, {{20, 21}});
+  Step(session, {{30, 31}, {32, 33}});
+  ASSERT_EQ(session.OnCommit({3, {21, 32}}), Outcome::kMatched);
+  EXPECT_EQ(session.last_commit().accepted, 2);
+  EXPECT_EQ(session.last_commit().of_branches, 2);
+  Step(session, {{40, 41}});
+  Step(session, {{50, 51}, {52, 53}});
+  ASSERT_EQ(session.OnCommit({5, {40, 51, 9}}), Outcome::kMatched);
+  EXPECT_EQ(session.last_commit().accepted, 2);
+  EXPECT_EQ(session.last_commit().of_branches, 1);
 }
 
 // Whatever shape, children and commits: the tree holds its limits and the

@@ -538,5 +538,46 @@ TEST_F(PlanTest, AShapeOfOthersAsksForNoPrice) {
   EXPECT_FALSE(plan.draft.tree.ranks_by_q());
 }
 
+TEST_F(PlanTest, SdAndPearlDraftTheTreesThatRequestsName) {
+  for (const Method method : {Method::kSd, Method::kPearl}) {
+    PlanInputs inputs = Inputs(method, 5e6, 0.7);
+    inputs.draft_rows = 8;
+    inputs.tree_rows = 16;
+    inputs.window = 6;
+    inputs.tree = TreeShape::kChain;
+    const PipelinePlan chain = [&inputs] {
+      PlanInputs without = inputs;
+      without.draft_rows = without.tree_rows = 1;  // as the dispatcher does
+      return MakePlan(without);
+    }();
+    EXPECT_EQ(chain.draft.rows, 1);
+    EXPECT_EQ(chain.target.tree_rows, 0);
+
+    inputs.tree = *ParseTreeSpec("cape");
+    PipelinePlan plan = MakePlan(inputs);
+    EXPECT_EQ(plan.draft.rows, 1);
+    EXPECT_EQ(plan.draft.lead_in_flow, chain.draft.lead_in_flow);
+    EXPECT_EQ(plan.target.gate_in_flow, chain.target.gate_in_flow);
+    EXPECT_EQ(plan.target.window, chain.target.window) << "of levels";
+    EXPECT_EQ(plan.target.tree_rows, 16);
+    EXPECT_TRUE(plan.target.takes_all);
+
+    inputs.tree = *ParseTreeSpec("eagle2:k=4,depth=3,total=9");
+    plan = MakePlan(inputs);
+    EXPECT_EQ(plan.draft.rows, 4);
+    EXPECT_EQ(plan.draft.lead_in_flow, 3);
+    EXPECT_LE(plan.target.gate_in_flow, 3) << "it would wait in vain";
+    EXPECT_EQ(plan.target.tree_rows, 9);
+
+    inputs.tree = TreeShape::kBest;
+    plan = MakePlan(inputs);
+    EXPECT_EQ(plan.draft.rows, 8);
+    EXPECT_LT(plan.draft.least_score, 0);
+    EXPECT_FALSE(plan.target.takes_all) << "rows have their price";
+    inputs.costs.other_sessions = 3;
+    EXPECT_EQ(MakePlan(inputs).draft.rows, 2);
+  }
+}
+
 }  // namespace
 }  // namespace nacre::speculation

@@ -25,14 +25,15 @@ TEST(TreeShape, IsRefusedWhereItCannotBe) {
   EXPECT_EQ(ResolveTreeShape(*ParseTreeSpec("static:[[1]]"),
                              {.has_policy_rule = true})
                 .status(),
-            absl::InvalidArgumentError("tree static cannot be with a length "
-                                       "policy; use tree chain, or name none"));
+            absl::InvalidArgumentError(
+                "tree static cannot be with a length policy (cape and eagle2 "
+                "can); use tree chain, or name none"));
   EXPECT_EQ(*ResolveTreeShape(TreeShape::kBest, {.method = Method::kAr}),
             TreeShape::kChain);
-  EXPECT_EQ(
-      ResolveTreeShape(TreeShape::kBest, {.method = Method::kPearl}).status(),
-      absl::InvalidArgumentError("tree best is of method async, the request's "
-                                 "is pearl; use tree chain, or name none"));
+  for (const Method method : {Method::kSd, Method::kPearl}) {
+    EXPECT_EQ(*ResolveTreeShape(TreeShape::kBest, {.method = method}),
+              TreeShape::kBest);
+  }
   EXPECT_EQ(
       ResolveTreeShape(TreeShape::kBest, {.verification = Verification::kRatio})
           .status(),
@@ -40,8 +41,15 @@ TEST(TreeShape, IsRefusedWhereItCannotBe) {
                                  "ratio; use tree chain, or name none"));
   EXPECT_EQ(
       ResolveTreeShape(TreeShape::kBest, {.has_policy_rule = true}).status(),
-      absl::InvalidArgumentError("tree best cannot be with a length policy; "
-                                 "use tree chain, or name none"));
+      absl::InvalidArgumentError(
+          "tree best cannot be with a length policy (cape and eagle2 can); "
+          "use tree chain, or name none"));
+  for (const char* name : {"cape", "eagle2:k=4"}) {
+    EXPECT_EQ(
+        *ResolveTreeShape(*ParseTreeSpec(name),
+                          {.method = Method::kSd, .has_policy_rule = true}),
+        *ParseTreeSpec(name));
+  }
 }
 
 }  // namespace

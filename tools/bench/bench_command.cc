@@ -49,6 +49,7 @@ struct BenchFlags {
   std::string prompts;
   std::string methods = "ar,sd,pearl,async";
   std::string policies;
+  std::string tree_methods = "async";
   int repeat = 3;
   std::string streams = "1";
   std::optional<int> limit;
@@ -72,6 +73,9 @@ struct BenchFlags {
     flags->Add("policies", "LIST", &policies,
                "length policies to compare with each method but ar, as in "
                "constant,svip:h=0.4,oracle (docs/policies.md)");
+    flags->Add("tree-methods", "LIST", &tree_methods,
+               "methods to compare with each shape of --tree, as in "
+               "sd,pearl,async; the others draft as without it");
     flags->Add("repeat", "R", &repeat, "repetitions; medians are reported");
     flags->Add("streams", "LIST", &streams,
                "requests at once; several numbers, as in 1,4,16,64, compare "
@@ -216,8 +220,9 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   plan.request.mutable_speculation()->clear_tree();
   NACRE_RETURN_IF_ERROR(AddPolicies(flags, &plan));
   plan.methods = WithVerifications(plan.methods, verifications);
-  NACRE_ASSIGN_OR_RETURN(plan.methods,
-                         WithTrees(plan.methods, flags.request.tree));
+  NACRE_ASSIGN_OR_RETURN(
+      plan.methods,
+      WithTrees(plan.methods, flags.request.tree, flags.tree_methods));
   if (!flags.request.seed.has_value()) {
     plan.request.mutable_sampling()->set_seed(kDefaultSeed);
   }

@@ -1,8 +1,10 @@
 #include "tools/bench/bench_methods.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -169,8 +171,20 @@ std::vector<BenchMethod> WithVerifications(
                  });
 }
 
+bool BenchMethod::has_tree() const {
+  if (method == v1::METHOD_AR || tree == "chain") return false;
+  return method == v1::METHOD_ASYNC || !tree.empty();
+}
+
 absl::StatusOr<std::vector<BenchMethod>> WithTrees(
-    const std::vector<BenchMethod>& methods, absl::string_view trees) {
+    const std::vector<BenchMethod>& methods, absl::string_view trees,
+    absl::string_view of_methods) {
+  NACRE_ASSIGN_OR_RETURN(
+      const std::vector<v1::Method> crossed,
+      ParseMethodList<v1::Method>(of_methods, ParseMethod, std::equal_to<>()));
+  if (absl::c_linear_search(crossed, v1::METHOD_AR)) {
+    return absl::InvalidArgumentError("method \"ar\" drafts no tree");
+  }
   if (trees.empty()) return methods;
   std::vector<std::string> names;
   for (const absl::string_view part : absl::StrSplit(trees, ',')) {
@@ -193,7 +207,7 @@ absl::StatusOr<std::vector<BenchMethod>> WithTrees(
   }
   std::vector<BenchMethod> all;
   for (const BenchMethod& method : methods) {
-    if (method.method != v1::METHOD_ASYNC) {
+    if (!absl::c_linear_search(crossed, method.method)) {
       all.push_back(method);
       continue;
     }

@@ -22,7 +22,7 @@ struct BenchMethod {
   // As of SpeculationOptions; empty: the server's default.
   std::string policy = {};
   v1::Verification verification = v1::VERIFICATION_EXACT;  // ar: always
-  std::string tree = {};      // likewise; of async only
+  std::string tree = {};      // likewise; of ar none
   std::string ablation = {};  // likewise; of pearl only
 
   bool is_oracle() const;
@@ -30,6 +30,9 @@ struct BenchMethod {
   // simulation knows how long they are.
   bool has_policy_rule() const;
   bool is_ratio() const { return verification == v1::VERIFICATION_RATIO; }
+  // Whether it drafts one, where the coordinator lets drafts branch: async
+  // unless it names a chain.
+  bool has_tree() const;
 };
 
 // "ar,sd:4,pearl:6,async": names with an optional window in 1..64, which
@@ -60,11 +63,12 @@ std::vector<BenchMethod> WithVerifications(
     const std::vector<BenchMethod>& methods,
     const std::vector<v1::Verification>& verifications);
 
-// async with every tree of "chain,eagle2:k=4,depth=3" ("async@chain"), the
-// other methods as they are. Empty: all as they are. INVALID_ARGUMENT: an
-// unknown one, one twice.
+// The methods that `of_methods` lists, as in "sd,async", with every tree of
+// "chain,eagle2:k=4,depth=3" ("async@chain"), the others as they are. Without
+// trees: all as they are. INVALID_ARGUMENT: an unknown one, one twice, ar.
 absl::StatusOr<std::vector<BenchMethod>> WithTrees(
-    const std::vector<BenchMethod>& methods, absl::string_view trees);
+    const std::vector<BenchMethod>& methods, absl::string_view trees,
+    absl::string_view of_methods);
 
 }  // namespace nacre::tools
 

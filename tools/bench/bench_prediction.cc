@@ -58,14 +58,11 @@ std::vector<ReplayedRequest> Requests(const BenchPlan& plan,
   return requests;
 }
 
-// Whether its tree is one that a trace says enough of: chain or best.
-bool IsRankedByScore(const BenchMethod& method) {
-  return method.tree.empty() || method.tree == "chain" || method.tree == "best";
-}
-
-// Async with exact match and no policy has one unless it names a chain.
-bool HasTree(const BenchMethod& method) {
-  return method.method == v1::METHOD_ASYNC && method.tree != "chain";
+// Whether its tree is one that a trace says enough of and that a simulation
+// has: a chain, or best of async.
+bool IsSimulated(const BenchMethod& method) {
+  return !method.has_tree() || (method.method == v1::METHOD_ASYNC &&
+                                (method.tree.empty() || method.tree == "best"));
 }
 
 std::optional<BenchPrediction> PredictOne(
@@ -73,7 +70,7 @@ std::optional<BenchPrediction> PredictOne(
     const std::vector<MatchTrace>& matches) {
   const BenchMethod& measured = plan.methods[method];
   if (measured.has_policy_rule() || measured.is_ratio() ||
-      !IsRankedByScore(measured)) {
+      !IsSimulated(measured)) {
     return std::nullopt;
   }
   const StepRecorder& steps = result.steps[method];
@@ -96,7 +93,7 @@ std::optional<BenchPrediction> PredictOne(
   const auto ablation = speculation::AblationFromName(measured.ablation);
   NACRE_CHECK(ablation.has_value(), "bench_methods.h knows the ablations");
   fleet.method.ablation = *ablation;
-  if (HasTree(measured)) {
+  if (measured.has_tree()) {
     fleet.draft_rows = plan.draft_rows;
     fleet.tree_rows = plan.tree_rows;
   }
@@ -150,6 +147,7 @@ bool LawApplies(const BenchPlan& plan, const BenchMethod& method,
                 double cost_ratio) {
   if (plan.streams > 1 || prediction.prefill_share > kTolerance) return false;
   if (method.method == v1::METHOD_AR) return true;
+  if (method.has_tree() && plan.draft_rows > 1) return false;
   const int rows = static_cast<int>(std::lround(window)) + 1;
   if (!Within(static_cast<double>(prediction.target_step.At(rows)),
               static_cast<double>(prediction.target_step.At(1)))) {
@@ -161,9 +159,7 @@ bool LawApplies(const BenchPlan& plan, const BenchMethod& method,
     case v1::METHOD_PEARL:
       return Within(window, cost_ratio);
     default:
-      return !method.window.has_value() &&
-             !(HasTree(method) && plan.draft_rows > 1) &&
-             std::round(cost_ratio) >= 1.0 &&
+      return !method.window.has_value() && std::round(cost_ratio) >= 1.0 &&
              std::abs(cost_ratio - std::round(cost_ratio)) <=
                  kTolerance * cost_ratio;
   }

@@ -88,7 +88,9 @@ struct Totals {
 std::optional<double> LawSpeedup(const MethodSummary& summary) {
   if (summary.method.method == v1::METHOD_AR) return 1.0;
   if (summary.method.has_policy_rule() || summary.method.is_ratio() ||
-      !summary.method.ablation.empty()) {
+      !summary.method.ablation.empty() ||
+      (summary.method.method != v1::METHOD_ASYNC &&
+       summary.method.has_tree())) {
     return std::nullopt;
   }
   const double alpha = summary.acceptance_rate;

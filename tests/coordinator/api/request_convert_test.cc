@@ -391,7 +391,7 @@ TEST_F(RequestConvertTest, EachErrorNamesTheFieldAtFault) {
        [](auto* r) { r->mutable_speculation()->set_tree("oak"); }},
       {"speculation.tree",
        [](auto* r) {
-         r->mutable_speculation()->set_method(v1::METHOD_SD);
+         r->mutable_speculation()->set_policy("svip");
          r->mutable_speculation()->set_tree("best");
        }},
       {"speculation.ablation",
@@ -509,7 +509,7 @@ TEST_F(RequestConvertTest, TheRatioTestIsOfSampledAnswersOnly) {
   EXPECT_TRUE(Parse().ok());
 }
 
-TEST_F(RequestConvertTest, ATreeIsOfAsyncWithExactMatchAlone) {
+TEST_F(RequestConvertTest, ATreeIsWithExactMatchAlone) {
   using speculation::TreeShape;
   EXPECT_EQ(Parse()->tree, TreeShape::kBest);
   v1::SpeculationOptions* options = request_.mutable_speculation();
@@ -528,12 +528,17 @@ TEST_F(RequestConvertTest, ATreeIsOfAsyncWithExactMatchAlone) {
   options->set_tree("best");
   options->set_policy("svip");
   ExpectInvalid("tree best cannot be with a length policy");
+  options->set_tree("cape");
+  EXPECT_EQ(Parse()->tree, TreeShape::kCape) << "its depth may be ended";
   options->clear_tree();
   EXPECT_EQ(Parse()->tree, TreeShape::kChain);
   options->clear_policy();
   options->set_tree("best");
   options->set_method(v1::METHOD_PEARL);
-  ExpectInvalid("tree best is of method async, the request's is pearl");
+  EXPECT_EQ(Parse()->tree, TreeShape::kBest);
+  options->clear_tree();
+  EXPECT_EQ(Parse()->tree, TreeShape::kChain) << "unless it names one";
+  options->set_tree("best");
   options->set_method(v1::METHOD_ASYNC);
   options->set_verification(v1::VERIFICATION_RATIO);
   EXPECT_EQ(Parse()->tree, TreeShape::kBest) << "greedy: exact";

@@ -181,6 +181,23 @@ TEST_F(MetricsObserverTest, CountsTheChunksThatAPolicyEnded) {
   tail(8, 9, 0, speculation::StopMark::kPolicy);
   tail(9, 9, 0, speculation::StopMark::kPolicy);
   EXPECT_EQ(stops("svip"), 3);
+  // A tree, whose messages begin at its root, says so until the next commit.
+  const auto nodes = [&](int base_length, speculation::StopMark stop) {
+    speculation::Tail tail;
+    tail.base_length = tail.first_position = base_length;
+    tail.token_ids = {9, 8};
+    tail.parents = {0, 0};
+    tail.scores = {0, 0};
+    tail.first_node = 1;
+    tail.stop = stop;
+    observer_.OnTail(1, tail);
+  };
+  nodes(12, speculation::StopMark::kPolicy);
+  nodes(12, speculation::StopMark::kPolicy);
+  EXPECT_EQ(stops("svip"), 4);
+  nodes(13, speculation::StopMark::kNone);
+  nodes(13, speculation::StopMark::kPolicy);
+  EXPECT_EQ(stops("svip"), 5);
   EXPECT_EQ(stops("oracle"), 0);
 }
 

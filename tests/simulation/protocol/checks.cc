@@ -410,12 +410,13 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
          " after base ", tail.base_length, " of request ", index,
          ", whose draft has epoch ", session.epoch);
   }
-  // In turns a draft waits where its policy ends a chunk, under overlap it goes
-  // on, but for a token that it knows wrong.
-  const bool in_turns =
-      request.options->spec.method == speculation::Method::kSd;
-  if ((tail.stop == speculation::StopMark::kChunk && in_turns) ||
-      (tail.stop == speculation::StopMark::kPolicy && !in_turns &&
+  // In turns a draft waits where its policy ends a chunk, as that of a tree
+  // does always. Under overlap it goes on, but for a token that it knows wrong.
+  const bool waits =
+      request.options->spec.method == speculation::Method::kSd ||
+      (tail.is_tree() && request.options->spec.tree.may_have_policy());
+  if ((tail.stop == speculation::StopMark::kChunk && waits) ||
+      (tail.stop == speculation::StopMark::kPolicy && !waits &&
        !tail.token_ids.empty())) {
     Fail("the draft of request ", index, " ends a chunk at ",
          tail.first_position, " with mark ", static_cast<int>(tail.stop));

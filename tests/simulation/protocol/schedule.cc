@@ -277,14 +277,18 @@ void DrawTrees(Schedule* schedule) {
     spec.tree = *speculation::ResolveTreeShape(
         absl::nullopt,
         {spec.method, spec.verification, spec.policy.has_own_rule()});
-    // Shapes of others, whose rows have no price.
-    if (spec.tree == speculation::TreeShape::kBest && random.Percent(20)) {
-      constexpr absl::string_view kNames[] = {
-          "cape", "eagle2:k=3,depth=3,total=9",
-          "static:[[0],[1],[0,0],[0,1],[1,0]]"};
-      spec.tree = *speculation::ParseTreeSpec(
-          kNames[random.Below(static_cast<int>(std::size(kNames)))]);
-    }
+    // Shapes by name: those of others, whose rows have no price, and of sd and
+    // pearl best, too. A length policy ends the depth of the first two.
+    if (!random.Percent(20)) continue;
+    constexpr absl::string_view kNames[] = {
+        "cape", "eagle2:k=3,depth=3,total=9",
+        "static:[[0],[1],[0,0],[0,1],[1,0]]", "best"};
+    const absl::StatusOr<speculation::TreeSpec> named =
+        speculation::ResolveTreeShape(
+            *speculation::ParseTreeSpec(
+                kNames[random.Below(static_cast<int>(std::size(kNames)))]),
+            {spec.method, spec.verification, spec.policy.has_own_rule()});
+    if (named.ok()) spec.tree = *named;
   }
 }
 

@@ -94,7 +94,7 @@ TEST(WithPoliciesTest, CrossesAllButAr) {
 
 TEST(WithTreesTest, CrossesAsyncAlone) {
   const auto methods = *ParseBenchMethods("ar,sd:4,async", std::nullopt);
-  const auto all = WithTrees(methods, "chain,best");
+  const auto all = WithTrees(methods, "chain,best", "async");
   ASSERT_TRUE(all.ok()) << all.status();
   std::vector<std::string> names;
   for (const BenchMethod& method : *all) {
@@ -103,12 +103,34 @@ TEST(WithTreesTest, CrossesAsyncAlone) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{"ar", "sd:4", "async@chain",
                                              "async@best"}));
-  EXPECT_EQ(WithTrees(methods, "")->size(), 3u);
+  EXPECT_EQ(WithTrees(methods, "", "async")->size(), 3u);
   for (const char* bad : {"best,best", "medusa", "chain,", ",", "k=4",
                           "eagle2:k=4,k=5", "static:/no/such/file"}) {
-    EXPECT_EQ(WithTrees(methods, bad).status().code(),
+    EXPECT_EQ(WithTrees(methods, bad, "async").status().code(),
               absl::StrContains(bad, "/") ? absl::StatusCode::kNotFound
                                           : absl::StatusCode::kInvalidArgument)
+        << bad;
+  }
+}
+
+TEST(WithTreesTest, CrossesTheMethodsThatAreListed) {
+  const auto methods = *ParseBenchMethods("ar,sd:4,pearl,async", std::nullopt);
+  const auto all = WithTrees(methods, "cape,best", "sd,async");
+  ASSERT_TRUE(all.ok()) << all.status();
+  std::vector<std::string> names;
+  std::vector<std::string> with_trees;
+  for (const BenchMethod& method : *all) {
+    names.push_back(method.name);
+    if (method.has_tree()) with_trees.push_back(method.name);
+  }
+  EXPECT_THAT(names, ElementsAre("ar", "sd:4@cape", "sd:4@best", "pearl",
+                                 "async@cape", "async@best"));
+  EXPECT_THAT(with_trees, ElementsAre("sd:4@cape", "sd:4@best", "async@cape",
+                                      "async@best"));
+  EXPECT_TRUE(methods.back().has_tree()) << "the coordinator's default";
+  for (const char* bad : {"ar", "sd,ar", "sd,sd", "beam", ""}) {
+    EXPECT_EQ(WithTrees(methods, "cape", bad).status().code(),
+              absl::StatusCode::kInvalidArgument)
         << bad;
   }
 }
@@ -118,7 +140,8 @@ TEST(WithTreesTest, TakesShapesWithParameters) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/paths";
   ASSERT_TRUE(WriteFile(file, "[[0], [1],\n [0, 2]]").ok());
-  const auto all = WithTrees(methods, "eagle2:k=4,depth=3,cape,static:" + file);
+  const auto all =
+      WithTrees(methods, "eagle2:k=4,depth=3,cape,static:" + file, "async");
   ASSERT_TRUE(all.ok()) << all.status();
   std::vector<std::string> trees;
   for (const BenchMethod& method : *all) trees.push_back(method.tree);

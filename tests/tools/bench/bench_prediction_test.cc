@@ -77,7 +77,7 @@ TEST_F(PredictTest, ReplaysTheRunWithItsStepTimesAndMatches) {
 
 // Mismatches whose tokens are the draft's second: branches find them.
 TEST_F(PredictTest, PlansTreesFromTheRanks) {
-  plan_.methods = *WithTrees(plan_.methods, "best,chain,cape");
+  plan_.methods = *WithTrees(plan_.methods, "best,chain,cape", "async");
   ASSERT_EQ(plan_.methods.size(), 5u);
   result_.answers.clear();
   result_.steps.assign(plan_.methods.size(), StepRecorder());
@@ -199,10 +199,12 @@ TEST_F(LawAppliesTest, NotToTrees) {
   plan_.draft_rows = 8;
   EXPECT_FALSE(Applies("async", 8, 5.2));
   EXPECT_TRUE(Applies("pearl", 5, 4.8));
-  const auto methods =
-      WithTrees(*ParseBenchMethods("async", std::nullopt), "chain,best");
+  const auto methods = WithTrees(*ParseBenchMethods("async,sd", std::nullopt),
+                                 "chain,best", "async,sd");
   EXPECT_TRUE(LawApplies(plan_, (*methods)[0], prediction_, 8, 5.2));
   EXPECT_FALSE(LawApplies(plan_, (*methods)[1], prediction_, 8, 5.2));
+  EXPECT_TRUE(LawApplies(plan_, (*methods)[2], prediction_, 3, 5));
+  EXPECT_FALSE(LawApplies(plan_, (*methods)[3], prediction_, 3, 5));
 }
 
 TEST_F(LawAppliesTest, NotWhereRowsCost) {
