@@ -8,9 +8,11 @@
 
 SECONDS are left for these stages, each of which may take as long as said with
 nothing cached. FILE has a line "stage time" for each that passed on this
-machine. Without it, as on a new machine, COUNT (of commits) says which stage
-comes first: each does within as many counts as there are stages. One with "x3"
-passes in parts: only the third run that takes it ends it.
+machine, and "stage time nothing" for one that could run nothing when its turn
+came: it waits for its next turn as if it had passed. Without FILE, as on a new
+machine, COUNT (of commits) says which stage comes first: each does within as
+many counts as there are stages. One with "x3" passes in parts: only the third
+run that takes it ends it.
 
 Prints two lines: the stages in the order in which to try them, and the number
 of runs like this one that cover all, on a machine where FILE stays ("never", if
@@ -98,8 +100,8 @@ def read(path):
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             for line in file:
-                stage, _, time = line.partition(" ")
-                if time.strip().isdigit():
+                stage, time, *_ = [*line.split(), "", ""]
+                if time.isdigit():
                     passed[stage] = int(time)
     return passed
 
