@@ -26,11 +26,12 @@ readonly BUILD_PACKAGES=(
 # of the tokenizer tests. help2man makes the manual pages, which mandoc checks;
 # file and dpkg-dev (of build-essential) make packages. The Python client is
 # tested with Debian's gRPC, the Helm chart with its YAML and JSON schemas, the
-# gateway's page in Chromium (120 MB with what it needs).
+# gateway's page in Chromium (120 MB with what it needs). What is tested with
+# packages of PyPI gets an environment of its own for them (python3-venv).
 readonly DEV_PACKAGES=(
   lld clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
   xz-utils help2man mandoc file codespell shellcheck python3-grpcio python3-protobuf
-  python3-yaml python3-jsonschema chromium
+  python3-yaml python3-jsonschema python3-venv chromium
 )
 # Tests the alerts; without it that test is skipped. Only this program is taken
 # out of its package, which would start a server here.

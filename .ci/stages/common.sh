@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly PARTIAL=75 NOTHING=76
-# What runs on this machine note for the next: when stages in turn passed, and what
-# clang-tidy has yet to read.
+# What runs on this machine note for the next: when stages in turn had
+# theirs, and what clang-tidy has yet to read.
 readonly NOTES=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/nacre-ci
 readonly PASSED_FILE=$NOTES/passed UNREAD_FILE=$NOTES/tidy_unread
 JOBS=$(nproc)
@@ -50,7 +50,28 @@ run_tests() {
   scripts/skipped_tests.sh "$tree"
 }
 
-# Sanitizer trees are large, and ccache makes them again: a CI machine drops
+# make_venv NAME FOLDER PIP_ARGUMENT...: makes an environment with what PyPI has, for
+# the stage of this name. Where it cannot be had, the stage ends with NOTHING: what
+# PyPI or its mirror lacks at the moment is no fault of ours.
+make_venv() {
+  local name=$1 venv=$2
+  shift 2
+  if ! python3 -m venv "$venv"; then
+    echo "$name: NOT RUN: python3 has no venv (scripts/install_deps.sh --dev)"
+    exit "$NOTHING"
+  fi
+  if ! timeout 60 "$venv/bin/python" -m pip index versions setuptools \
+    >/dev/null 2>&1; then
+    echo "$name: NOT RUN: PyPI is not reached"
+    exit "$NOTHING"
+  fi
+  if ! timeout 600 "$venv/bin/python" -m pip install --quiet "$@"; then
+    echo "$name: NOT RUN: the packages of PyPI could not be installed"
+    exit "$NOTHING"
+  fi
+}
+
+# Some trees are large, and ccache or PyPI makes them again: a CI machine drops
 # them, a developer keeps them.
 drop_tree() {
   if [[ "${CI:-}" == true ]]; then rm -rf "$1"; fi

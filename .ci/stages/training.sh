@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
 # Tests training/ on a toy pair and against a real service, with PyTorch from PyPI
-# (some GB). Runs by name, where PyPI is reached; no other stage needs PyTorch.
+# (5 GB: its build there links CUDA's libraries). No other stage needs PyTorch.
 source "$(dirname "$0")/common.sh"
 
+readonly VENV=$PWD/build/training-venv TESTS_LOG=$PWD/build/training-tests.log
+make_venv training "$VENV" --requirement training/requirements.txt grpcio protobuf \
+  setuptools wheel
+"$VENV/bin/pip" install --quiet --no-index --no-build-isolation ./clients/python
 cmake --preset release --log-level=NOTICE
 cmake --build build --parallel "$JOBS" --target nacre nacre-coordinator \
   nacre-target-worker
-python3 -m venv build/training-venv
-build/training-venv/bin/pip install --quiet --requirement \
-  training/requirements.txt ./clients/python
-cd training
-NACRE=$PWD/../build/bin/nacre ../build/training-venv/bin/python -m unittest discover \
-  --top-level-directory . --start-directory tests
+(cd training && NACRE=$OLDPWD/build/bin/nacre "$VENV/bin/python" -m unittest discover \
+  --top-level-directory . --start-directory tests) 2>&1 | tee "$TESTS_LOG"
+drop_tree "$VENV"
+num_tests=$(sed -nE 's/^Ran ([0-9]+) tests in .*/\1/p' "$TESTS_LOG")
+if ((num_tests == 0)) || ! grep -qx OK "$TESTS_LOG"; then
+  echo "training: no test ran, or one was skipped" >&2
+  exit 1
+fi
+echo "training: $num_tests tests passed"

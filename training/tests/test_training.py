@@ -108,7 +108,7 @@ class RunTest(unittest.TestCase):
         self.distill("distilled")
         card = self.check_improved("distilled")
         said = run("acceptance", "--draft", self.folder / "distilled", "--held-out",
-                   self.folder / "held.jsonl", "--context", 64)
+                   self.folder / "held.jsonl", "--context", 64, "--threads", 1)
         rates = [float(part.split(": ")[1].split(" ")[0])
                  for part in said.partition(": ")[2].split(", ")]
         for rate, expected in zip(rates, card["held_out_acceptance"].values()):
@@ -117,7 +117,7 @@ class RunTest(unittest.TestCase):
 
     def test_the_target_accepts_itself(self):
         said = run("acceptance", "--draft", self.folder / "target", "--held-out",
-                   self.folder / "held.jsonl", "--context", 64)
+                   self.folder / "held.jsonl", "--context", 64, "--threads", 1)
         self.assertIn("T 0: 100.00 %, T 1: 100.00 %", said)
 
     def test_early_exit_keeps_the_first_layers(self):
@@ -145,7 +145,7 @@ class RunTest(unittest.TestCase):
     def measured(self, out):
         said = run("acceptance", "--draft", self.folder / out, "--target",
                    self.folder / "untied", "--held-out", self.folder / "untied_held.jsonl",
-                   "--context", 64)
+                   "--context", 64, "--threads", 1)
         return [float(part.split(": ")[1].split(" ")[0])
                 for part in said.partition(": ")[2].split(", ")]
 
@@ -198,7 +198,7 @@ class RunTest(unittest.TestCase):
         run("medusa", *self.flags("alone", epochs=0.1))
         with self.assertRaisesRegex(AssertionError, "name it, --target"):
             run("acceptance", "--draft", self.folder / "alone", "--held-out",
-                self.folder / "held.jsonl")
+                self.folder / "held.jsonl", "--threads", 1)
 
     def test_flags_of_drafts_over_features_are_checked(self):
         for command, flag, value in (("eagle3", "--steps", 17), ("eagle3", "--layers", "4"),
@@ -210,7 +210,7 @@ class RunTest(unittest.TestCase):
     def test_cutting_layers_needs_no_training(self):
         said = run("cut-layers", "--target", self.folder / "target", "--held-out",
                    self.folder / "held.jsonl", "--out", self.folder / "cut",
-                   "--keep", "0,2", "--context", 64)
+                   "--keep", "0,2", "--context", 64, "--threads", 1)
         self.assertIn("layers [0, 2]", said)
         self.assertEqual(read_model(self.folder / "cut").config["num_hidden_layers"], 2)
         self.assertEqual(toy.card(self.folder / "cut")["method"], "cut-layers:keep=0,2")
