@@ -4,12 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <csignal>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "tests/integration/processes.h"
@@ -64,8 +63,8 @@ void OnChunk(const v1::Chunk& chunk, Seen* seen) {
 v1::GenerateRequest RequestOf(int stream) {
   constexpr v1::Method kMethods[] = {v1::METHOD_ASYNC, v1::METHOD_SD,
                                      v1::METHOD_PEARL};
-  v1::GenerateRequest request = StreamRequest(
-      stream % 3, kMethods[(stream + stream / 3) % 3], kTokens);
+  v1::GenerateRequest request =
+      StreamRequest(stream % 3, kMethods[(stream + stream / 3) % 3], kTokens);
   request.mutable_speculation()->set_suffixes(false);
   request.mutable_output()->set_trace_chunks(true);
   return request;
@@ -127,8 +126,7 @@ class RowFailoverTest : public ::testing::TestWithParam<Reading> {
               processes_.Signal(targets.at(own.target), SIGKILL);
             });
         own.tokens = Ids(complete);
-        own.prompt_tokens =
-            static_cast<int>(complete.usage().prompt_tokens());
+        own.prompt_tokens = static_cast<int>(complete.usage().prompt_tokens());
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -178,6 +178,8 @@ nacre_mutant(rows_of_rejected_nodes_kept target_worker/text_rows.cc
 nacre_mutant(gap_in_rows_not_noticed draft_worker/row_receiver.cc
   [[seen.rows->length() + seen.num_early - tag.position]]
   [[std::max(0, seen.rows->length() + seen.num_early - tag.position)]])
+nacre_mutant(rows_of_another_epoch_taken draft_worker/row_receiver.cc
+  [[tag.epoch != it->second->schedule.epoch()]] [[false]])
 nacre_mutant_statement(dropped_features_keep_their_place target_worker/feature_shelf.cc
   [[shelved->first = position;]] [[]])
 nacre_mutant(features_of_another_draft target_worker/feature_shelf.cc

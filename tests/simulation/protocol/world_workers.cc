@@ -197,7 +197,15 @@ void World::StartAndAttach(Process& process) {
   AttachWorker(process);
 }
 
-void World::OnRan(Process& process) { checks_.BetweenSteps(ModelOf(process)); }
+void World::OnRan(Process& process) {
+  checks_.BetweenSteps(ModelOf(process));
+  // Rows of an opening come in order, keys and values without gaps.
+  if (process.draft != nullptr &&
+      process.draft->tensor_use().malformed_rows > 0) {
+    checks_.Fail("draft ", process.index,
+                 " is sent rows that its target has, and takes no more");
+  }
+}
 
 void World::OnGateTimeout(Process& process) {
   if (schedule_.gate_timeouts) return;
