@@ -113,6 +113,7 @@ simulation::LinkDelay World::HopOf(const Process&) const {
 
 void World::Equip(const Process& process,
                   target_worker::TargetEngine::Options* options) {
+  Worker& worker = WorkerOf(process);
   options->budget = OptionsOf(process.index).budget;
   options->gate_timeouts = schedule_.gate_timeouts;
   options->suffix_cache_bytes = OptionsOf(process.index).suffix_cache_bytes;
@@ -120,6 +121,12 @@ void World::Equip(const Process& process,
   options->rows = &ModelOf(process);
   options->feature_source = ModelOf(process).feature_source();
   options->feature_bytes = schedule_.feature_bytes;
+  if (schedule_.heads.has_value()) {
+    worker.heads = std::make_unique<SimulatedHeads>(
+        &TargetTable(OptionsOf(process.index).numerics),
+        &LogitTable::Draft(schedule_.table, *schedule_.heads));
+    options->heads = worker.heads.get();
+  }
 }
 
 void World::Equip(const Process& process,
