@@ -138,6 +138,10 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
   }
   const absl::Span<const float> values = received.tensor.values.host();
   if (known < 0 || tag.position + count > seen.asked || !AreFinite(values)) {
+    // Features that the target had no more room for are lost, no error.
+    if (known >= 0 || seen.max_lag == model::RowReader::kAnyLag) {
+      ++num_malformed_;
+    }
     GiveUp(it->second, known < 0           ? "some are missing"
                        : AreFinite(values) ? "more came than was asked for"
                                            : "some are not finite");
@@ -244,6 +248,7 @@ worker::TensorUse RowReceiver::use() const {
   use.rows = num_rows_;
   use.row_commits = num_commits_;
   use.missing_rows = num_missing_;
+  use.malformed_rows = num_malformed_;
   return use;
 }
 

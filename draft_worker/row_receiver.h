@@ -102,6 +102,7 @@ class RowReceiver {
   std::atomic<uint64_t> num_rows_{0};
   std::atomic<uint64_t> num_commits_{0};
   std::atomic<uint64_t> num_missing_{0};
+  std::atomic<uint64_t> num_malformed_{0};
   bool has_logged_room_ = false;
   const std::shared_ptr<TensorInbox> inbox_;  // outlives this in calls to it
 };

@@ -248,6 +248,7 @@ TEST_F(RowReceiverTest, RowsThatMakeNoSenseEndTheChannel) {
   EXPECT_EQ(Drafted(2).size(), 3u);
   EXPECT_EQ(last_target_->length(), 0);
   EXPECT_THAT(reader_.open, IsEmpty());
+  EXPECT_EQ(fixture_->engine->tensor_use().malformed_rows, 2u);
 }
 
 // Of a draft's own keys others may have those that saw all of the target.

@@ -67,7 +67,8 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
                   static_cast<double>(use.missing_rows));
   families->Count(kDropped, kDroppedHelp, static_cast<double>(use.stale),
                   {{"reason", "stale"}});
-  families->Count(kDropped, kDroppedHelp, static_cast<double>(stats.malformed),
+  families->Count(kDropped, kDroppedHelp,
+                  static_cast<double>(stats.malformed + use.malformed_rows),
                   {{"reason", "malformed"}});
   families->Count(kDropped, kDroppedHelp,
                   static_cast<double>(stats.lost_with_links),

@@ -33,6 +33,8 @@ struct TensorUse {
   uint64_t rows = 0;
   uint64_t row_commits = 0;
   uint64_t missing_rows = 0;
+  // Runs of rows that could be none of their session's: it takes no more.
+  uint64_t malformed_rows = 0;
 };
 
 // A reader. Called on the transport's threads, one channel's calls in order:

@@ -163,9 +163,8 @@ struct SessionOnWorker {
   std::vector<int> parents;    // of each the row below which it stands
   bool has_undrafted = false;  // some are not the draft's
   // All are what followed suffixes of the text, in it or in answers of the same
-  // client; some only in these.
-  bool follows_texts = false;
-  bool is_remembered = false;
+  // client, or what heads say; some only in these answers, some only heads say.
+  bool follows_texts = false, is_remembered = false, is_of_heads = false;
   int on_path = 0;  // so many of the first are a chain
   // Target, under the ratio test: what it was opened with and has told in
   // verdicts, the epoch whose tokens the step verifies, and whether the step
@@ -187,7 +186,8 @@ struct SessionOnWorker {
 class Checks {
  public:
   // `redraws`: draws every token of a draft once more, which takes time.
-  explicit Checks(bool redraws) : redraws_(redraws) {}
+  Checks(bool redraws, const LogitTable* heads)
+      : redraws_(redraws), heads_(heads) {}
 
   bool failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }
@@ -223,8 +223,9 @@ class Checks {
   int64_t num_draft_branches() const { return num_draft_branches_; }
   struct SuffixCounts {
     int64_t rows = 0;
-    int64_t walks = 0;       // steps that committed some of them
-    int64_t remembered = 0;  // from answers to other requests
+    int64_t walks = 0;                     // steps that committed some of them
+    int64_t remembered = 0;                // from answers to other requests
+    int64_t of_heads = 0, head_walks = 0;  // steps with what only heads say
   };
   const SuffixCounts& suffix_counts() const { return suffix_counts_; }
   const RightNodes::Counts& right_nodes() const { return right_nodes_; }
@@ -276,6 +277,7 @@ class Checks {
                      const speculation::Tail& tail);
 
   const bool redraws_;
+  const LogitTable* const heads_;  // what targets have some from; null: nothing
   int64_t num_holds_ = 0;
   int64_t num_branch_rows_ = 0;
   int64_t num_branch_walks_ = 0;  // steps that committed some of them

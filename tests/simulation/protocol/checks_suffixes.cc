@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/simulation/protocol/checks.h"
+#include "tests/simulation/protocol/simulated_heads.h"
 
 namespace nacre::protocol {
 namespace {
@@ -26,12 +27,25 @@ std::vector<int32_t> Committed(const SessionOnWorker& session) {
   return text;
 }
 
+// After the text, whose last token was drawn from the row of the two before.
+bool IsSaidByHeads(const LogitTable* heads, const SessionOnWorker& session,
+                   absl::Span<const int32_t> text, int row) {
+  if (heads == nullptr) return false;
+  const int32_t token_id = session.rows[static_cast<size_t>(row) - 1];
+  int head = -1;
+  for (; row > 0; row = session.parents[static_cast<size_t>(row) - 1]) ++head;
+  const size_t length = text.size();
+  return SimulatedHeads(session.request->table, heads)
+      .Says(head, length < 3 ? -1 : text[length - 3],
+            length < 2 ? -1 : text[length - 2], token_id);
+}
+
 }  // namespace
 
 void Checks::FollowTexts(SessionOnWorker& session) {
   const RequestState& request = *session.request;
   const auto& owner = request.options->spec.suffixes;
-  session.is_remembered = false;
+  session.is_remembered = session.is_of_heads = false;
   session.follows_texts = owner.has_value();
   if (!owner.has_value() || session.rows.empty()) return;
   const std::vector<int32_t> text = Committed(session);
@@ -48,6 +62,10 @@ void Checks::FollowTexts(SessionOnWorker& session) {
     const Three three = {token_before(row, 2), token_before(row, 1),
                          token_before(row, 0)};
     if (Has(text, three)) continue;
+    if (IsSaidByHeads(heads_, session, text, row)) {
+      session.is_of_heads = true;
+      continue;
+    }
     session.is_remembered = true;
     bool is_found = false;
     for (const RequestState& other : *requests_) {
@@ -86,6 +104,9 @@ void Checks::CheckSuffixes(const SessionOnWorker& session,
   suffix_counts_.rows += num_rows;
   suffix_counts_.walks += verdict.matched > 0 ? 1 : 0;
   suffix_counts_.remembered += session.is_remembered ? 1 : 0;
+  suffix_counts_.of_heads += session.is_of_heads ? 1 : 0;
+  suffix_counts_.head_walks +=
+      session.is_of_heads && verdict.matched > 0 ? 1 : 0;
 }
 
 }  // namespace nacre::protocol

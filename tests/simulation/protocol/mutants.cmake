@@ -138,6 +138,16 @@ nacre_mutant_statement(own_nodes_stay_beside_drafts speculation/target_session.c
 nacre_mutant(own_tokens_are_the_drafts speculation/target_session.cc
   [[step_.IsOwn(row)]] [[false]])
 
+nacre_mutant(heads_look_at_another_row target_worker/head_drafts.cc
+  [[session.first_logits + session.walked.back()]] [[session.first_logits]])
+nacre_mutant(heads_of_another_session target_worker/head_drafts.cc
+  [[k * static_cast<size_t>(num_rows) + static_cast<size_t>(row)]]
+  [[k * static_cast<size_t>(num_rows)]])
+nacre_mutant(heads_the_request_does_not_want target_worker/head_drafts.cc
+  [[!open.suffixes.has_value()]] [[false]])
+nacre_mutant_statement(merged_below_another_parent speculation/head_draft.cc
+  [[if (node.parent >= 0) node.parent = index[node.parent];]] [[]])
+
 # ------------------------------------------------------------ the draft's engine
 nacre_mutant(draft_kv_too_long draft_worker/engine_commands.cc
   [[accounts_.TruncateKv(session, kept)]] [[accounts_.TruncateKv(session, kept + 1)]])
@@ -178,6 +188,8 @@ nacre_mutant(rows_of_rejected_nodes_kept target_worker/text_rows.cc
 nacre_mutant(gap_in_rows_not_noticed draft_worker/row_receiver.cc
   [[seen.rows->length() + seen.num_early - tag.position]]
   [[std::max(0, seen.rows->length() + seen.num_early - tag.position)]])
+nacre_mutant(rows_of_another_epoch_taken draft_worker/row_receiver.cc
+  [[tag.epoch != it->second->schedule.epoch()]] [[false]])
 nacre_mutant_statement(dropped_features_keep_their_place target_worker/feature_shelf.cc
   [[shelved->first = position;]] [[]])
 nacre_mutant(features_of_another_draft target_worker/feature_shelf.cc

@@ -54,6 +54,8 @@ struct Counts {
   int64_t suffix_rows = 0;    // that targets proposed to themselves
   int64_t suffix_walks = 0;   // steps that committed such rows
   int64_t remembered = 0;     // of these rows, from other requests' answers
+  int64_t head_steps = 0;     // with rows that only a target's heads said
+  int64_t head_walks = 0;     // of these, those that committed rows
   int64_t silenced = 0;  // workers that were out of service for their silence
   int64_t returned = 0;  // openings of sessions that their stream had before
   // Verdicts of such a session's earlier opening, and failures.

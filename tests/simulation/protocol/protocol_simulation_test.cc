@@ -104,6 +104,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.suffix_rows, 300 * per_mille);
   EXPECT_GT(total.suffix_walks, 50 * per_mille);
   EXPECT_GT(total.remembered, 5 * per_mille);
+  EXPECT_GT(total.head_steps, 300 * per_mille);
+  EXPECT_GT(total.head_walks, 100 * per_mille);
   EXPECT_GT(total.shared, 60 * per_mille);
   EXPECT_GT(total.lost_coordinators, 40 * per_mille);
   EXPECT_GT(total.resumed, 25 * per_mille);

@@ -292,6 +292,13 @@ void DrawTrees(Schedule* schedule) {
   }
 }
 
+// Whether targets draft from heads, too. What follows does not depend on it.
+void DrawHeads(Schedule* schedule) {
+  Random random(schedule->seed * 0xD6E8FEB86659FD93 + 61);
+  if (!random.Percent(25)) return;
+  schedule->heads = static_cast<DraftKind>(random.Below(kNumDraftKinds));
+}
+
 // What drafts read of their targets. What follows does not depend on it.
 void DrawReads(Schedule* schedule) {
   if (schedule->seed / 7 % 3 != 0) return;
@@ -579,6 +586,7 @@ Schedule RandomSchedule(uint64_t seed) {
   DrawAblations(&schedule);
   DrawTrees(&schedule);
   DrawReads(&schedule);
+  DrawHeads(&schedule);
   DrawSuffixCaches(&schedule);
   DrawGateTimeouts(&schedule);
   DrawWaits(&schedule);
@@ -597,7 +605,7 @@ std::string Describe(const Schedule& schedule) {
       "table ", schedule.table, ", hop ", schedule.hop_ns, " ns, slow ",
       schedule.slow_percent, " %", schedule.tampers ? ", tampered drafts" : "",
       schedule.gate_timeouts ? "" : ", gates without a timer",
-      DescribeReads(schedule),
+      DescribeReads(schedule), schedule.heads.has_value() ? ", heads" : "",
       schedule.drafts_have_slots
           ? absl::StrCat(", drafts of ", schedule.draft_rows, " rows")
           : std::string(),

@@ -122,6 +122,8 @@ struct Schedule {
   std::string features_of;
   int64_t feature_bytes = 0;  // of a target
   int max_lag = 1;            // of a draft
+  // What the targets have heads from (simulated_heads.h); absent: none have.
+  absl::optional<DraftKind> heads = {};
   // A target drains under many requests, and nothing else goes wrong: none may
   // be lost.
   bool drains_many = false;

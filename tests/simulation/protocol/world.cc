@@ -57,6 +57,8 @@ void Counts::Add(const Counts& other) {
   suffix_rows += other.suffix_rows;
   suffix_walks += other.suffix_walks;
   remembered += other.remembered;
+  head_steps += other.head_steps;
+  head_walks += other.head_walks;
   nodes += other.nodes;
   ranks += other.ranks;
   placed_nodes += other.placed_nodes;
@@ -107,10 +109,12 @@ std::string Describe(const Counts& counts) {
       counts.branch_rows, " of them rows, ", counts.branch_walks,
       " steps along these, ", counts.suffix_rows, " rows from suffixes, ",
       counts.remembered, " of them from other answers, ", counts.suffix_walks,
-      " steps along these, ", counts.ranks, " ranks, ", counts.holds,
-      " last rows held, ", counts.untimed_holds, " of them without a timer, ",
-      counts.verified, " verified, ", counts.stale, " stale messages; ",
-      counts.limited, " schedules with a limit of sessions, ", counts.full,
+      " steps along these, ", counts.head_steps, " steps with heads' rows, ",
+      counts.head_walks, " along these, ", counts.ranks, " ranks, ",
+      counts.holds, " last rows held, ", counts.untimed_holds,
+      " of them without a timer, ", counts.verified, " verified, ",
+      counts.stale, " stale messages; ", counts.limited,
+      " schedules with a limit of sessions, ", counts.full,
       " last places taken, ", counts.overtaken,
       " requests overtaken as often as they may be, ", counts.waiting_resumes,
       " resumed calls that waited with others; ", counts.drained,
@@ -130,7 +134,10 @@ World::World(const Schedule& schedule, bool keep_trace)
       schedule_(schedule),
       keeps_trace_(keep_trace),
       trace_(keep_trace),
-      checks_(/*redraws=*/schedule.seed % 4 == 0),
+      checks_(/*redraws=*/schedule.seed % 4 == 0,
+              schedule.heads.has_value()
+                  ? &LogitTable::Draft(schedule.table, *schedule.heads)
+                  : nullptr),
       services_(static_cast<size_t>(schedule.num_coordinators)),
       workers_(schedule.workers.size()),
       tokenizer_(SharedTokenizer()),
@@ -273,6 +280,8 @@ Outcome World::Finish() {
   counts_.suffix_rows = suffixes.rows;
   counts_.suffix_walks = suffixes.walks;
   counts_.remembered = suffixes.remembered;
+  counts_.head_steps = suffixes.of_heads;
+  counts_.head_walks = suffixes.head_walks;
   const RightNodes::Counts& right = checks_.right_nodes();
   counts_.right_in_time = right.in_time;
   counts_.right_late = right.late;

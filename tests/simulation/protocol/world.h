@@ -20,6 +20,7 @@
 #include "tests/simulation/protocol/outcome.h"
 #include "tests/simulation/protocol/queue_order.h"
 #include "tests/simulation/protocol/schedule.h"
+#include "tests/simulation/protocol/simulated_heads.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/trace.h"
 
@@ -73,6 +74,7 @@ class World final : public simulation::World {
     uint64_t min_rejected = 0;  // injected messages that it must count
     int64_t events_sent = 0;
     int64_t failures_sent = 0;
+    std::unique_ptr<SimulatedHeads> heads;  // of a target; null: none
     // Opened, in the order in which the engine will make their sequences.
     std::deque<SessionOnWorker*> opening;
   };

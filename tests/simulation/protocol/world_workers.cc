@@ -113,6 +113,7 @@ simulation::LinkDelay World::HopOf(const Process&) const {
 
 void World::Equip(const Process& process,
                   target_worker::TargetEngine::Options* options) {
+  Worker& worker = WorkerOf(process);
   options->budget = OptionsOf(process.index).budget;
   options->gate_timeouts = schedule_.gate_timeouts;
   options->suffix_cache_bytes = OptionsOf(process.index).suffix_cache_bytes;
@@ -120,6 +121,12 @@ void World::Equip(const Process& process,
   options->rows = &ModelOf(process);
   options->feature_source = ModelOf(process).feature_source();
   options->feature_bytes = schedule_.feature_bytes;
+  if (schedule_.heads.has_value()) {
+    worker.heads = std::make_unique<SimulatedHeads>(
+        &TargetTable(OptionsOf(process.index).numerics),
+        &LogitTable::Draft(schedule_.table, *schedule_.heads));
+    options->heads = worker.heads.get();
+  }
 }
 
 void World::Equip(const Process& process,
@@ -197,7 +204,15 @@ void World::StartAndAttach(Process& process) {
   AttachWorker(process);
 }
 
-void World::OnRan(Process& process) { checks_.BetweenSteps(ModelOf(process)); }
+void World::OnRan(Process& process) {
+  checks_.BetweenSteps(ModelOf(process));
+  // Rows of an opening come in order, keys and values without gaps.
+  if (process.draft != nullptr &&
+      process.draft->tensor_use().malformed_rows > 0) {
+    checks_.Fail("draft ", process.index,
+                 " is sent rows that its target has, and takes no more");
+  }
+}
 
 void World::OnGateTimeout(Process& process) {
   if (schedule_.gate_timeouts) return;

@@ -61,6 +61,7 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
   use.rows = 10;
   use.row_commits = 11;
   use.missing_rows = 12;
+  use.malformed_rows = 13;
   const Samples samples = telemetry::Collect(OfDraft(stats, use));
   const std::string labels = "{role=\"draft\",worker=\"host:1\"";
   const std::string own = labels + "}";
@@ -74,7 +75,7 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
       {"nacre_draft_target_row_commits_total" + own, 11},
       {"nacre_draft_target_rows_missing_total" + own, 12},
       {dropped + ",reason=\"stale\"}", 4},
-      {dropped + ",reason=\"malformed\"}", 2},
+      {dropped + ",reason=\"malformed\"}", 2 + 13},
       {dropped + ",reason=\"nccl\"}", 8},
       {"nacre_draft_tensor_channels_lost_total" + own, 1},
       {"nacre_draft_tensor_nccl_links" + own, 3},
