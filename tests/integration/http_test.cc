@@ -108,6 +108,8 @@ TEST_F(HttpTest, TreesChangeNoTextAndAWrongOneIsRefused) {
                            "static:[[0],[1],[0,0]]"}) {
     body["nacre"] = {{"tree", tree}, {"suffixes", false}};
     EXPECT_EQ(Texts(body), expected) << tree;
+    body["nacre"]["method"] = "sd";
+    EXPECT_EQ(Texts(body), expected) << tree << " with sd";
   }
   const auto refusal = [&](const Json& nacre) {
     body["nacre"] = nacre;
@@ -124,7 +126,7 @@ TEST_F(HttpTest, TreesChangeNoTextAndAWrongOneIsRefused) {
               HasSubstr("tree \"oak\" is unknown; there are chain, best"));
   EXPECT_THAT(refusal({{"tree", "eagle2:k=99"}}),
               HasSubstr("k \"99\" is no number from 1 to 16"));
-  EXPECT_THAT(refusal({{"tree", "best"}, {"method", "sd"}}),
+  EXPECT_THAT(refusal({{"tree", "best"}, {"policy", "svip"}}),
               HasSubstr("use tree chain, or name none"));
   EXPECT_THAT(refusal({{"tree", 3}}),
               HasSubstr("nacre.tree is 3, expected a string"));
