@@ -89,10 +89,11 @@ void LimitFlags::Register(FlagSet* flags) {
              "requests that wait for room; 0: none does");
   flags->Add("draft-rows", "N", &draft_rows,
              "nodes of its token tree that a step of a draft expands for a "
-             "session of method async, the likeliest first; 1: a chain");
+             "session, the likeliest first; 1: chains alone");
   flags->Add("tree-rows", "N", &tree_rows,
              "most nodes of such a tree that a step of a target verifies for a "
-             "session; it takes those that pay; 0: the best path alone");
+             "session; of best it takes those that pay; 0: the best path "
+             "alone");
   flags->Add("queue-timeout", "DURATION", &queue_timeout,
              "how long a request waits for room");
   flags->AddSwitch("hold-without-target", &hold_without_target,

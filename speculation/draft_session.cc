@@ -199,7 +199,9 @@ bool DraftSession::KeepsStep(const Commit& commit) const {
 void DraftSession::OnExpanded(int number, const DraftTree::Children& children,
                               Tail* tail, bool policy_stop) {
   if (policy_stop) policy_stop_ = true;
-  if (children.token_ids.empty()) discarded_ = true;
+  if (children.token_ids.empty() && tree_->IsTipOfStep(number)) {
+    discarded_ = true;
+  }
   tree_->OnExpanded(number, children, TreeLimits(),
                     absl::MakeConstSpan(tokens_).subspan(
                         0, static_cast<size_t>(committed_length_)),

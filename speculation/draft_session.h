@@ -97,7 +97,8 @@ class DraftSession {
   bool KeepsStep(const Commit& commit) const;
   // `policy_stop`: a length policy ends the tree's growth in depth with the
   // first child, until the next commit. It is asked where
-  // DraftTree::IsTipOfStep. No children: it ends before that, as OnDiscarded.
+  // DraftTree::IsTipOfStep. No children there: it ends before that, as
+  // OnDiscarded.
   void OnExpanded(int number, const DraftTree::Children& children, Tail* tail,
                   bool policy_stop = false);
   void FinishStep(Tail* tail);

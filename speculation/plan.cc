@@ -266,13 +266,36 @@ int BestDraftRows(const PlanInputs& inputs, int window) {
   return best;
 }
 
+// How many nodes a step of the draft expands, of a tree that a request of sd or
+// pearl named or of a shape of others.
+int NamedTreeRows(const PlanInputs& inputs) {
+  switch (inputs.tree.shape) {
+    case TreeShape::kChain:
+    case TreeShape::kCape:
+      return 1;
+    case TreeShape::kBest:
+      return std::max(1, inputs.draft_rows / (1 + inputs.costs.other_sessions));
+    case TreeShape::kEagle2:
+      return std::min(inputs.draft_rows, inputs.tree.width);
+    case TreeShape::kStatic:
+      return inputs.draft_rows;
+  }
+  return 1;
+}
+
+// The costs where such a step takes as long as all its rows do.
+StepCosts WithRows(const StepCosts& costs, int rows) {
+  StepCosts with = costs;
+  if (rows > 1) with.draft_token_ns = DraftStepNs(costs, rows);
+  return with;
+}
+
 // A shape of others, which asks for no price.
 void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
   const TreeSpec& tree = inputs.tree;
   plan->draft.tree = tree;
-  plan->draft.rows = tree.shape == TreeShape::kCape ? 1 : inputs.draft_rows;
+  plan->draft.rows = NamedTreeRows(inputs);
   if (tree.shape == TreeShape::kEagle2) {
-    plan->draft.rows = std::min(plan->draft.rows, tree.width);
     plan->target.tree_rows = std::min(plan->target.tree_rows, tree.total);
   }
   plan->target.takes_all = true;
@@ -292,14 +315,13 @@ void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
 
 // A tree that a request of sd or pearl named.
 void SetNamedTree(const PlanInputs& inputs, PipelinePlan* plan) {
-  if (inputs.draft_rows <= 1) return;
+  if (inputs.draft_rows <= 1 || inputs.tree.shape == TreeShape::kChain) return;
   plan->target.tree_rows = inputs.tree_rows;
   if (inputs.tree.ranks_by_q()) {
     SetShape(inputs, plan);
     return;
   }
-  plan->draft.rows =
-      std::max(1, inputs.draft_rows / (1 + inputs.costs.other_sessions));
+  plan->draft.rows = NamedTreeRows(inputs);
   plan->draft.least_score = kLeastBranchScore;
 }
 
@@ -338,7 +360,10 @@ void Ablate(Ablation ablation, PipelinePlan* plan) {
 }  // namespace
 
 PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
-  const double cost_ratio = inputs.costs.CostRatio();
+  // Of sd and pearl.
+  const double cost_ratio =
+      WithRows(inputs.costs, inputs.draft_rows > 1 ? NamedTreeRows(inputs) : 1)
+          .CostRatio();
   PipelinePlan plan;
   if (inputs.method != Method::kAr && inputs.tree.ranks_by_q() &&
       inputs.draft_rows > 1) {
@@ -382,7 +407,6 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       if (!window.has_value()) break;
       plan.window = *window;
       const int rows = BestDraftRows(inputs, *window);
-      // A step with branches takes as long as all its rows do.
       StepCosts costs = inputs.costs;
       costs.draft_token_ns = DraftStepNs(costs, rows);
       const double ratio = costs.CostRatio();
@@ -402,7 +426,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
   }
   plan.target.gate_timeout_ns = GateTimeoutNs(
       std::max(plan.target.gate_after_mismatch, plan.target.gate_in_flow),
-      inputs.costs);
+      WithRows(inputs.costs, plan.draft.rows));
   return plan;
 }
 

@@ -266,6 +266,7 @@ class LosslessBranchesTest : public ::testing::TestWithParam<TreeCase> {};
 TEST_P(LosslessBranchesTest, EqualTheTargetAlone) {
   tools::Cluster::Options options = Service::Options(/*drafts=*/2);
   options.more_args.coordinator = {"--draft-rows", "6"};
+  options.metrics_port = 0;
   if (GetParam().foreign_draft) options.draft_model = ForeignDraft();
   if (GetParam().suffixes) {
     options.more_args.target = {"--suffix-drafter", "on"};
@@ -314,6 +315,7 @@ TEST_P(LosslessBranchesTest, EqualTheTargetAlone) {
   // Branches came, and their ranks were told.
   EXPECT_GT(drafted, verified);
   EXPECT_GT(ranks, 0u);
+  EXPECT_GT(service.WastedBranches(), 0);
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
 

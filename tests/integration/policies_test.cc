@@ -66,6 +66,7 @@ class PoliciesTest : public ::testing::Test {
  protected:
   static tools::Cluster::Options WithFiles(const Files& files) {
     tools::Cluster::Options options = Service::Options();
+    options.metrics_port = 0;
     for (const std::string& file : files.flags()) {
       options.more_args.draft.push_back("--policy-file=" + file);
     }
@@ -139,12 +140,19 @@ TEST_F(PoliciesTest, EveryPolicyWithEveryMethodSaysWhatArSays) {
           });
         }
         for (std::thread& stream : streams) stream.join();
+        const double branches = service.WastedBranches();
         // It ends the depth of these trees.
         for (const char* tree : {"cape", "eagle2:k=4,depth=6"}) {
           for (size_t i = 0; i < prompts.size(); i += 4) {
             requests[i].mutable_speculation()->set_tree(tree);
             Check(service, requests[i], ar[i]);
           }
+        }
+        // One that reads the target's hidden states has chains.
+        if (policy == "cali-ts") {
+          EXPECT_EQ(service.WastedBranches(), branches);
+        } else {
+          EXPECT_GT(service.WastedBranches(), branches) << policy;
         }
         if (HasFatalFailure()) return;
       }

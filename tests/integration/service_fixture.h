@@ -18,6 +18,7 @@
 #include "common/rpc/channel.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/inference.grpc.pb.h"
+#include "tests/telemetry/http_get.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/readiness.h"
 #include "tools/generate/generation_client.h"
@@ -89,6 +90,14 @@ class Service {
         admin_->GetServerInfo(&context, v1::GetServerInfoRequest(), &info);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return info;
+  }
+
+  // Of a coordinator with Options::metrics_port: nodes of finished requests
+  // that drafts sent beside the path that the text took. Chains have none.
+  double WastedBranches() {
+    return telemetry::Sum(telemetry::Scrape(cluster_->metrics_address()),
+                          "nacre_spec_decode_draft_tokens_wasted_total",
+                          "reason=\"branch\"");
   }
 
   // Polls until `condition` holds; fails the test after a minute.

@@ -579,5 +579,44 @@ TEST_F(PlanTest, SdAndPearlDraftTheTreesThatRequestsName) {
   }
 }
 
+// The draft's step is that of all its rows: a gate waits for so many of those,
+// and the window is that of their cost ratio.
+TEST_F(PlanTest, ATreeOfDearRowsIsWaitedFor) {
+  for (const Method method : {Method::kSd, Method::kPearl}) {
+    PlanInputs inputs = Inputs(method, 20e6, 0.7);
+    inputs.tree_rows = 16;
+    inputs.costs.draft_rows_ns = {1e6, 2e6, 4e6, 8e6, 16e6, 32e6};
+    inputs.draft_rows = 8;
+    inputs.tree = TreeShape::kChain;
+    const PipelinePlan chain = MakePlan(inputs);
+    inputs.tree = TreeShape::kBest;
+    const PipelinePlan tree = MakePlan(inputs);
+    EXPECT_LT(tree.window, chain.window);
+    inputs.window = 4;
+    const int64_t of_tree = MakePlan(inputs).target.gate_timeout_ns;
+    inputs.tree = TreeShape::kChain;
+    const int64_t of_chain = MakePlan(inputs).target.gate_timeout_ns;
+    EXPECT_GE(of_tree - of_chain, static_cast<int64_t>(2 * 4 * 7e6));
+    EXPECT_EQ(MakePlan(inputs).draft.rows, 1);
+  }
+}
+
+TEST_F(PlanTest, ATreeOfSdAndPearlAtItsBounds) {
+  PlanInputs inputs = Inputs(Method::kPearl, 5e6, 0.7);
+  inputs.draft_rows = 8;
+  inputs.tree_rows = 0;
+  inputs.window = 1;
+  inputs.tree = TreeShape::kBest;
+  EXPECT_EQ(MakePlan(inputs).target.window, 0);
+  EXPECT_EQ(MakePlan(inputs).target.gate_in_flow, 0);
+  EXPECT_EQ(MakePlan(inputs).target.tree_rows, 0) << "the best path alone";
+  // Its likeliest path ends after one token: no gate waits for more.
+  inputs.method = Method::kSd;
+  inputs.window = 6;
+  inputs.tree = *ParseTreeSpec("static:[[0],[1],[1,0],[1,1]]");
+  EXPECT_EQ(MakePlan(inputs).target.gate_in_flow, 1);
+  EXPECT_EQ(MakePlan(inputs).draft.lead_in_flow, 2);
+}
+
 }  // namespace
 }  // namespace nacre::speculation

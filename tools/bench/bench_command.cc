@@ -206,6 +206,10 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("repeat", flags.repeat));
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("limit", flags.limit.value_or(1)));
   NACRE_RETURN_IF_ERROR(CheckPredicted(flags));
+  if (flags.tree_methods != "async" && flags.request.tree.empty()) {
+    return absl::InvalidArgumentError(
+        "flag --tree-methods is of the shapes that --tree lists");
+  }
   BenchPlan plan;
   NACRE_ASSIGN_OR_RETURN(
       plan.methods, ParseBenchMethods(flags.methods, flags.request.window));

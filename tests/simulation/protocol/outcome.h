@@ -40,6 +40,8 @@ struct Counts {
   int64_t faults = 0;
   int64_t cached = 0;            // prompt tokens
   int64_t policy_stops = 0;      // marks of length policies
+  int64_t ended_trees = 0;       // of these, at the depth of a tree
+  int64_t other_trees = 0;       // nodes of trees of sd and pearl
   int64_t unservable = 0;        // policies whose file no draft had
   int64_t hidden = 0;            // states of targets that reached drafts
   int64_t target_rows = 0;       // that drafts saw in their steps

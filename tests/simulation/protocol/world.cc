@@ -41,6 +41,8 @@ void Counts::Add(const Counts& other) {
   returned += other.returned;
   late += other.late;
   policy_stops += other.policy_stops;
+  ended_trees += other.ended_trees;
+  other_trees += other.other_trees;
   unservable += other.unservable;
   hidden += other.hidden;
   target_rows += other.target_rows;

@@ -227,7 +227,13 @@ void World::OnSaid(Connection& connection, wire::DraftEvents* events) {
                                 : 0;
     checks_.OnTail(*session, tail);
     if (tail.is_tree()) {
-      counts_.tree_nodes += static_cast<int64_t>(tail.token_ids.size());
+      const int64_t count = static_cast<int64_t>(tail.token_ids.size());
+      counts_.tree_nodes += count;
+      counts_.ended_trees += tail.stop == speculation::StopMark::kPolicy;
+      if (session->request->options->spec.method !=
+          speculation::Method::kAsync) {
+        counts_.other_trees += count;
+      }
     }
     GrowTree(*session, &tail);
   }
