@@ -53,8 +53,11 @@ DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
   const bool mismatch = last_commit_.rejected;
   if (mismatch || last_commit_.overtaken) discarded_ = false;
   after_mismatch_ = mismatch;
-  // The target forgets every stop mark at a mismatch.
-  if (mismatch) announced_ = StopMark::kNone;
+  // The target forgets every stop mark at a mismatch. And where the text has
+  // gone beyond an end that it can pass (SetHorizon), the nodes that told of
+  // that end may have come too late to be heard.
+  const bool passed = last_commit_.overtaken && last_commit_.accepted > 0;
+  if (mismatch || passed) announced_ = StopMark::kNone;
   return mismatch ? CommitOutcome::kMismatch : CommitOutcome::kMatched;
 }
 

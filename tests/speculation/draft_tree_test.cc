@@ -603,6 +603,26 @@ TEST(DraftTreeShapes, ADiscardedChildIsNotMade) {
   }
 }
 
+// The nodes that said so may come below what the text has left by then, and the
+// target must not wait for more.
+TEST(DraftTree, AnEndThatTheTextPassesIsSaidAgain) {
+  DraftSession session = Open(2, 8);
+  session.SetHorizon(5, /*is_last=*/true);
+  Step(session, {{20, 21}});
+  EXPECT_EQ(Step(session, {{30, 31}, {32, 33}}).stop, StopMark::kEnd);
+  EXPECT_EQ(session.TakeStopNotice(), absl::nullopt) << "still the end";
+  ASSERT_EQ(session.OnCommit({3, {20}}), Outcome::kMatched);
+  EXPECT_EQ(session.TakeStopNotice(), absl::nullopt) << "still the end";
+  ASSERT_EQ(session.OnCommit({4, {30, 40, 41}}), Outcome::kMatched);
+  const absl::optional<Tail> notice = session.TakeStopNotice();
+  ASSERT_TRUE(notice.has_value());
+  EXPECT_EQ(notice->stop, StopMark::kEnd);
+  EXPECT_EQ(notice->base_length, 7);
+  // Once is enough: nothing of it is under way any more.
+  ASSERT_EQ(session.OnCommit({7, {42}}), Outcome::kMatched);
+  EXPECT_EQ(session.TakeStopNotice(), absl::nullopt);
+}
+
 TEST(DraftTreeShapes, ACommitSaysWhatItTookOfBranches) {
   DraftSession session = OpenShape("eagle2:k=2,depth=9,total=60", 4);
   Step(session, {{20, 21}});
