@@ -71,8 +71,8 @@ void FeatureDrafts::Open(EngineSession& session, const OpenTarget& open) {
   session.ahead.features = std::make_unique<FeatureDraft>(
       &calibrations_[speculation::TemperatureKind(open.sampling.temperature)]);
   session.ahead.features->sequence = *std::move(sequence);
-  session.ahead.features->given_length =
-      static_cast<int>(open.token_ids.size());
+  // The session has the tokens, `open` no longer.
+  session.ahead.features->given_length = session.schedule.committed_length();
 }
 
 void FeatureDrafts::Look(const Step& step, double row_price, int64_t step_ns) {

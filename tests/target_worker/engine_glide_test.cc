@@ -113,6 +113,28 @@ TEST(TargetEngineGlide, ALongTextIsFedInParts) {
   EXPECT_GT(fixture.Accepted(), 10);
 }
 
+// Nor is any of it paid for, however long calls take: none of it is forgotten.
+TEST(TargetEngineGlide, ALongTextIsFedUnpaid) {
+  nacre::testing::TableModelOptions model = ShowingModel(4, 2048);
+  model.context_length = 4096;
+  model.kv_capacity_tokens = 1 << 14;
+  worker::StepBudget budget;
+  budget.max_rows = 4096;
+  budget.prefill_chunk = 4096;
+  Features fixture(std::move(model), /*percent_a_row=*/0, false, budget,
+                   /*over_kv=*/true);
+  fixture.drafter->on_call = [&fixture](int) { fixture.now_ns += 2'000; };
+  // A text that another worker has begun is given, too.
+  OpenTarget open = MakeOpen(1, Prompt(1300, 4), 200);
+  open.prompt_length = 1200;
+  open.suffixes.emplace();
+  open.ignore_eos = true;
+  fixture.Open(open);
+  fixture.RunToEnd(1);
+  // What came later is forgotten.
+  EXPECT_GE(fixture.drafter->last->first_cleared, 1299);
+}
+
 // What a session cannot pay to feed its draft forgets, and goes on where the
 // text is.
 TEST(TargetEngineGlide, WhatCannotBePaidForIsForgotten) {

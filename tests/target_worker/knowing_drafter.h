@@ -36,6 +36,7 @@ class KnowingDrafter : public model::FeatureDrafter {
   struct Sequence : model::FeatureSequence {
     int length() const override { return num_rows; }
     void Clear() override {
+      if (num_clears == 0) first_cleared = last_position + 1;
       num_rows = 0;
       last_position = -1;
       ++num_clears;
@@ -44,6 +45,7 @@ class KnowingDrafter : public model::FeatureDrafter {
     int num_rows = 0;
     int last_position = -1;
     int num_clears = 0;
+    int first_cleared = -1;  // the position that was next when it was cleared
     // What was fed after the last row and in each slot: the last two tokens.
     std::vector<int32_t> root;
     std::vector<std::vector<int32_t>> slots;
