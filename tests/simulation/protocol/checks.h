@@ -22,6 +22,7 @@
 #include "model/language_model.h"
 #include "speculation/pipeline.h"
 #include "tests/simulation/protocol/expected.h"
+#include "tests/simulation/protocol/own_rows.h"
 #include "tests/simulation/protocol/right_nodes.h"
 #include "tests/simulation/protocol/row_watch.h"
 #include "tests/simulation/protocol/schedule.h"
@@ -163,8 +164,10 @@ struct SessionOnWorker {
   std::vector<int> parents;    // of each the row below which it stands
   bool has_undrafted = false;  // some are not the draft's
   // All are what followed suffixes of the text, in it or in answers of the same
-  // client, or what heads say; some only in these answers, some only heads say.
-  bool follows_texts = false, is_remembered = false, is_of_heads = false;
+  // client, or what heads or a draft say; some only one of these.
+  bool follows_texts = false, is_remembered = false;
+  bool is_of_heads = false, is_of_drafter = false;
+  OwnLook look;
   int on_path = 0;  // so many of the first are a chain
   // Target, under the ratio test: what it was opened with and has told in
   // verdicts, the epoch whose tokens the step verifies, and whether the step
@@ -186,8 +189,7 @@ struct SessionOnWorker {
 class Checks {
  public:
   // `redraws`: draws every token of a draft once more, which takes time.
-  Checks(bool redraws, const LogitTable* heads)
-      : redraws_(redraws), heads_(heads) {}
+  Checks(bool redraws, const OwnTables& own) : redraws_(redraws), own_(own) {}
 
   bool failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }
@@ -221,13 +223,7 @@ class Checks {
   int64_t num_branch_rows() const { return num_branch_rows_; }
   int64_t num_branch_walks() const { return num_branch_walks_; }
   int64_t num_draft_branches() const { return num_draft_branches_; }
-  struct SuffixCounts {
-    int64_t rows = 0;
-    int64_t walks = 0;                     // steps that committed some of them
-    int64_t remembered = 0;                // from answers to other requests
-    int64_t of_heads = 0, head_walks = 0;  // steps with what only heads say
-  };
-  const SuffixCounts& suffix_counts() const { return suffix_counts_; }
+  const OwnCounts& own_counts() const { return own_counts_; }
   const RightNodes::Counts& right_nodes() const { return right_nodes_; }
   const RowWatch::Counts& target_rows() const { return target_rows_; }
 
@@ -262,6 +258,9 @@ class Checks {
 
   // checks_suffixes.cc
   void FollowTexts(SessionOnWorker& session);
+  // Whether the target's draft says that row after the text.
+  bool IsSaidByDrafter(const SessionOnWorker& session,
+                       absl::Span<const int32_t> text, int row);
   void CheckSuffixes(const SessionOnWorker& session,
                      const speculation::Verdict& verdict);
 
@@ -277,12 +276,12 @@ class Checks {
                      const speculation::Tail& tail);
 
   const bool redraws_;
-  const LogitTable* const heads_;  // what targets have some from; null: nothing
+  const OwnTables own_;
   int64_t num_holds_ = 0;
   int64_t num_branch_rows_ = 0;
   int64_t num_branch_walks_ = 0;  // steps that committed some of them
   int64_t num_draft_branches_ = 0;
-  SuffixCounts suffix_counts_;
+  OwnCounts own_counts_;
   RightNodes::Counts right_nodes_;
   RowWatch::Counts target_rows_;
   const std::vector<RequestState>* requests_ = nullptr;

@@ -1,10 +1,12 @@
 // What a target may propose to itself: what followed, somewhere in the texts
 // that it may look at, the two tokens before it.
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "tests/simulation/protocol/checks.h"
+#include "tests/simulation/protocol/simulated_drafter.h"
 #include "tests/simulation/protocol/simulated_heads.h"
 
 namespace nacre::protocol {
@@ -40,13 +42,69 @@ bool IsSaidByHeads(const LogitTable* heads, const SessionOnWorker& session,
             length < 2 ? -1 : text[length - 2], token_id);
 }
 
+// Whether a row of that token stands below this one.
+bool HasChild(const SessionOnWorker& session, int row, int32_t token_id) {
+  for (size_t i = 0; i < session.rows.size(); ++i) {
+    if (session.parents[i] == row && session.rows[i] == token_id) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+// So it does of all that is before the row. What it ranks before the row, by
+// what the target will draw with, is likelier: it must be a row, too.
+bool Checks::IsSaidByDrafter(const SessionOnWorker& session,
+                             absl::Span<const int32_t> text, int row) {
+  if (own_.drafter == nullptr || session.look.length != session.committed) {
+    return false;
+  }
+  const RequestState& request = *session.request;
+  std::vector<int> path;  // rows, the first one's parent before it
+  for (; row > 0; row = session.parents[static_cast<size_t>(row) - 1]) {
+    path.push_back(row);
+  }
+  std::reverse(path.begin(), path.end());
+  TableSampler sampler(own_.drafter, request.options->spec);
+  Cell end = {-1, kEmptyHash};
+  int32_t before = -1;
+  const auto push = [&](int32_t token_id) {
+    sampler.Push(token_id);
+    before = end.token_id;
+    end = {token_id, ExtendHash(end.hash, token_id)};
+  };
+  for (const int32_t token_id : text) push(token_id);
+  if (session.look.hash != end.hash) {
+    Fail(
+        "the target's draft was asked about another text than that of request ",
+        request.index);
+  }
+  int parent = 0;
+  for (const int at : path) {
+    const int32_t said = session.rows[static_cast<size_t>(at) - 1];
+    const std::vector<int32_t> ranked = sampler.RankedOf(
+        SaidByDrafter(*own_.drafter, end, before, session.look.first));
+    const auto rank = std::find(ranked.begin(), ranked.end(), said);
+    if (rank == ranked.end()) return false;
+    for (auto better = ranked.begin(); at == path.back() && better != rank;
+         ++better) {
+      if (!HasChild(session, parent, *better)) return false;
+    }
+    push(said);
+    parent = at;
+  }
+  return true;
+}
 
 void Checks::FollowTexts(SessionOnWorker& session) {
   const RequestState& request = *session.request;
   const auto& owner = request.options->spec.suffixes;
-  session.is_remembered = session.is_of_heads = false;
+  session.is_remembered = session.is_of_heads = session.is_of_drafter = false;
   session.follows_texts = owner.has_value();
+  if (owner.has_value() && session.rows.empty() && session.look.length >= 0 &&
+      session.look.length != session.committed) {
+    ++own_counts_.unasked;
+  }
   if (!owner.has_value() || session.rows.empty()) return;
   const std::vector<int32_t> text = Committed(session);
   // A row and the two tokens before it: rows, or the text's last ones.
@@ -62,8 +120,12 @@ void Checks::FollowTexts(SessionOnWorker& session) {
     const Three three = {token_before(row, 2), token_before(row, 1),
                          token_before(row, 0)};
     if (Has(text, three)) continue;
-    if (IsSaidByHeads(heads_, session, text, row)) {
+    if (IsSaidByHeads(own_.heads, session, text, row)) {
       session.is_of_heads = true;
+      continue;
+    }
+    if (IsSaidByDrafter(session, text, row)) {
+      session.is_of_drafter = true;
       continue;
     }
     session.is_remembered = true;
@@ -93,7 +155,9 @@ void Checks::CheckSuffixes(const SessionOnWorker& session,
   }
   if (is_own && !session.follows_texts) {
     Fail("the target proposes to request ", index, " at position ",
-         session.committed, " what followed in no text that it may look at");
+         session.committed,
+         " what followed in no text that it may look at, nor says its draft or "
+         "its heads there");
   }
   if (!is_own && session.has_undrafted) {
     Fail("stale tail: the target verifies for request ", index,
@@ -101,12 +165,18 @@ void Checks::CheckSuffixes(const SessionOnWorker& session,
          session.epoch, " did not draw there");
   }
   if (!is_own) return;
-  suffix_counts_.rows += num_rows;
-  suffix_counts_.walks += verdict.matched > 0 ? 1 : 0;
-  suffix_counts_.remembered += session.is_remembered ? 1 : 0;
-  suffix_counts_.of_heads += session.is_of_heads ? 1 : 0;
-  suffix_counts_.head_walks +=
-      session.is_of_heads && verdict.matched > 0 ? 1 : 0;
+  const int64_t walk = verdict.matched > 0 ? 1 : 0;
+  own_counts_.rows += num_rows;
+  own_counts_.walks += walk;
+  own_counts_.remembered += session.is_remembered ? 1 : 0;
+  own_counts_.of_heads += session.is_of_heads ? 1 : 0;
+  own_counts_.head_walks += session.is_of_heads ? walk : 0;
+  if (!session.is_of_drafter) return;
+  ++(own_.reads_kv ? own_counts_.of_kv : own_counts_.of_features);
+  (own_.reads_kv ? own_counts_.kv_walks : own_counts_.feature_walks) += walk;
+  own_counts_.exchanged += session.request->num_drafts > 1 ? walk : 0;
+  own_counts_.failed_over += session.request->num_targets > 1 ? walk : 0;
+  own_counts_.beheaded += session.look.first > 0 ? walk : 0;
 }
 
 }  // namespace nacre::protocol

@@ -58,6 +58,29 @@ struct Counts {
   int64_t remembered = 0;     // of these rows, from other requests' answers
   int64_t head_steps = 0;     // with rows that only a target's heads said
   int64_t head_walks = 0;     // of these, those that committed rows
+  int64_t drafter_looks =
+      0;  // that drafts of targets' own were asked after texts
+  int64_t drafter_texts = 0;  // rows of texts that they were fed before
+  int64_t drafter_parts = 0;  // of these calls, as large as one may be
+  int64_t drafter_gaps = 0;   // texts that they saw no beginning of
+  int64_t drafter_forgets_unpaid =
+      0;  // what they knew, as it could not be paid for
+  int64_t drafter_forgets_full = 0;  // ... as they had no room
+  int64_t drafter_full_texts = 0;    // calls without room, of texts
+  int64_t drafter_full_roots = 0;    // ... of trees
+  int64_t drafter_refusals = 0;      // sessions that they had no room for
+  int64_t drafter_failures = 0;      // calls that failed otherwise
+  int64_t feature_steps = 0;  // with rows that only a draft over features said
+  int64_t feature_walks = 0;  // of these, those that committed rows
+  int64_t kv_steps = 0;       // likewise, over keys and values
+  int64_t kv_walks = 0;
+  int64_t exchanged_walks =
+      0;  // of both, of requests that have had several drafts
+  int64_t failed_over_walks = 0;  // ... several targets
+  int64_t beheaded_walks = 0;     // ... of a draft that saw no beginning
+  int64_t unasked_steps =
+      0;  // steps without rows or a look, where looks take time
+  int64_t timed_head_looks = 0;  // rows of heads, where looks take time
   int64_t silenced = 0;  // workers that were out of service for their silence
   int64_t returned = 0;  // openings of sessions that their stream had before
   // Verdicts of such a session's earlier opening, and failures.

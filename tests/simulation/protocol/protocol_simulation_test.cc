@@ -108,6 +108,23 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.remembered, 5 * per_mille);
   EXPECT_GT(total.head_steps, 300 * per_mille);
   EXPECT_GT(total.head_walks, 100 * per_mille);
+  EXPECT_GT(total.timed_head_looks, 100 * per_mille);
+  EXPECT_GT(total.drafter_looks, 600 * per_mille);
+  EXPECT_GT(total.drafter_texts, 2000 * per_mille);
+  EXPECT_GT(total.drafter_gaps, 5 * per_mille);
+  EXPECT_GT(total.drafter_forgets_full, 3 * per_mille);
+  EXPECT_GT(total.drafter_full_texts, 5 * per_mille);
+  EXPECT_GT(total.drafter_full_roots, 3 * per_mille);
+  EXPECT_GT(total.drafter_refusals, per_mille);
+  EXPECT_GT(total.drafter_failures, per_mille);
+  EXPECT_GT(total.feature_steps, 150 * per_mille);
+  EXPECT_GT(total.feature_walks, 60 * per_mille);
+  EXPECT_GT(total.kv_steps, 150 * per_mille);
+  EXPECT_GT(total.kv_walks, 60 * per_mille);
+  EXPECT_GT(total.exchanged_walks, 20 * per_mille);
+  EXPECT_GT(total.failed_over_walks, 20 * per_mille);
+  EXPECT_GT(total.beheaded_walks, 5 * per_mille);
+  EXPECT_GT(total.unasked_steps, 300 * per_mille);
   EXPECT_GT(total.shared, 60 * per_mille);
   EXPECT_GT(total.lost_coordinators, 40 * per_mille);
   EXPECT_GT(total.resumed, 25 * per_mille);
@@ -116,7 +133,9 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.held_back, 5 * per_mille);
   EXPECT_GT(total.overtaken, 4 * per_mille);
   EXPECT_GT(total.waiting_resumes, 5 * per_mille);
-  if (num_seeds < 10'000) return;  // these are one of 400
+  if (num_seeds < 10'000) return;  // these are rare
+  EXPECT_GT(total.drafter_parts, per_mille);
+  EXPECT_GT(total.drafter_forgets_unpaid, 0);
   EXPECT_GT(total.drained, per_mille);
   EXPECT_GT(total.moved, 5 * per_mille);
 }

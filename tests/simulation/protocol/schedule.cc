@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/fleet/kv_ledger.h"
 #include "target_worker/feature_shelf.h"
+#include "tests/simulation/protocol/own_draft_schedule.h"
 #include "tests/simulation/protocol/policies.h"
 
 namespace nacre::protocol {
@@ -292,13 +293,6 @@ void DrawTrees(Schedule* schedule) {
   }
 }
 
-// Whether targets draft from heads, too. What follows does not depend on it.
-void DrawHeads(Schedule* schedule) {
-  Random random(schedule->seed * 0xD6E8FEB86659FD93 + 61);
-  if (!random.Percent(25)) return;
-  schedule->heads = static_cast<DraftKind>(random.Below(kNumDraftKinds));
-}
-
 // What drafts read of their targets. What follows does not depend on it.
 void DrawReads(Schedule* schedule) {
   if (schedule->seed / 7 % 3 != 0) return;
@@ -562,6 +556,9 @@ Schedule RandomSchedule(uint64_t seed) {
                 &request);
     }
     DrawSuffixes(seed, i, &request);
+    if (i == num_requests - 1 && !schedule.drains_many && !Overtakes(seed)) {
+      DrawLongText(seed, &request);
+    }
     total_tokens += request.spec.max_tokens;
     const int prompt_length = static_cast<int>(request.spec.prompt_ids.size());
     total_length += prompt_length;
@@ -586,7 +583,7 @@ Schedule RandomSchedule(uint64_t seed) {
   DrawAblations(&schedule);
   DrawTrees(&schedule);
   DrawReads(&schedule);
-  DrawHeads(&schedule);
+  DrawOwnDrafts(&schedule);
   DrawSuffixCaches(&schedule);
   DrawGateTimeouts(&schedule);
   DrawWaits(&schedule);
@@ -605,7 +602,7 @@ std::string Describe(const Schedule& schedule) {
       "table ", schedule.table, ", hop ", schedule.hop_ns, " ns, slow ",
       schedule.slow_percent, " %", schedule.tampers ? ", tampered drafts" : "",
       schedule.gate_timeouts ? "" : ", gates without a timer",
-      DescribeReads(schedule), schedule.heads.has_value() ? ", heads" : "",
+      DescribeReads(schedule), DescribeOwnDrafts(schedule),
       schedule.drafts_have_slots
           ? absl::StrCat(", drafts of ", schedule.draft_rows, " rows")
           : std::string(),

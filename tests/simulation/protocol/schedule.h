@@ -37,6 +37,15 @@ enum class DraftReads { kNothing, kKeysValues, kFeatures };
 inline constexpr char kDraftFingerprint[] = "draft";
 inline constexpr char kAnotherDraft[] = "another draft";
 
+// A draft of the targets' own (simulated_drafter.h).
+struct OwnDrafter {
+  bool reads_kv = false;  // and not features
+  DraftKind kind = DraftKind::kPerfect;
+  int max_depth = 1;
+  int percent_full = 0;  // of its calls, where it might lack room
+  int fails_at = 0;      // the call of a process that fails; 0: none does
+};
+
 struct WorkerOptions {
   coordinator::WorkerRole role = coordinator::WorkerRole::kTarget;
   DraftKind draft_kind = DraftKind::kPerfect;
@@ -124,6 +133,9 @@ struct Schedule {
   int max_lag = 1;            // of a draft
   // What the targets have heads from (simulated_heads.h); absent: none have.
   absl::optional<DraftKind> heads = {};
+  absl::optional<OwnDrafter> drafter = {};  // absent: they have none
+  // What a call of either takes, of what a target's step takes.
+  int look_percent = 0;
   // A target drains under many requests, and nothing else goes wrong: none may
   // be lost.
   bool drains_many = false;

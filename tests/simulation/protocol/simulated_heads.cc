@@ -41,6 +41,7 @@ Place FindPlace(const LogitTable& table, Row hidden) {
 absl::Span<const float> SimulatedHeads::Run(absl::Span<const float> hidden) {
   constexpr size_t kSize = kVocabSize;
   const size_t num_rows = hidden.size() / kSize;
+  if (on_run_) on_run_(static_cast<int>(num_rows));
   logits_.resize(kHeads * hidden.size());
   for (size_t row = 0; row < num_rows; ++row) {
     const Row own = hidden.subspan(row * kSize, kSize);

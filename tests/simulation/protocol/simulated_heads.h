@@ -10,6 +10,8 @@
 #define TESTS_SIMULATION_PROTOCOL_SIMULATED_HEADS_H_
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -22,9 +24,10 @@ class SimulatedHeads final : public model::FutureHeads {
  public:
   static constexpr int kHeads = 3;
 
-  // Both outlive it.
-  SimulatedHeads(const LogitTable* target, const LogitTable* draft)
-      : target_(target), draft_(draft) {}
+  // Both outlive it. `on_run`: called first in every Run, with so many rows.
+  SimulatedHeads(const LogitTable* target, const LogitTable* draft,
+                 std::function<void(int rows)> on_run = nullptr)
+      : target_(target), draft_(draft), on_run_(std::move(on_run)) {}
 
   int count() const override { return kHeads; }
   absl::Span<const float> Run(absl::Span<const float> hidden) override;
@@ -35,6 +38,7 @@ class SimulatedHeads final : public model::FutureHeads {
  private:
   const LogitTable* const target_;
   const LogitTable* const draft_;
+  const std::function<void(int rows)> on_run_;
   std::vector<float> logits_;
 };
 

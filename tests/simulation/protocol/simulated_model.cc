@@ -17,6 +17,16 @@ uint64_t TableSeed(int table) { return 100 + static_cast<uint64_t>(table); }
 
 }  // namespace
 
+Tapped ReadTap(absl::Span<const float> values) {
+  Tapped read = {static_cast<int>(values[0]),
+                 static_cast<int>(values[1]),
+                 {static_cast<int32_t>(values[2]), 0}};
+  for (size_t i = 0; i < 4; ++i) {
+    read.cell.hash |= static_cast<uint64_t>(values[3 + i]) << 16 * i;
+  }
+  return read;
+}
+
 LogitTable::LogitTable(uint64_t seed, float disturbance, bool adversarial) {
   testing::TableModelOptions options;
   options.vocab_size = kVocabSize;
@@ -223,6 +233,27 @@ void SimulatedModel::Read(const model::Sequence& sequence,
   }
 }
 
+absl::Status SimulatedModel::SetTaps(absl::Span<const model::FeatureTap> taps) {
+  tapped_.resize(taps.size());
+  return absl::OkStatus();
+}
+
+void SimulatedModel::FillTaps() {
+  for (size_t tap = 0; tap < tapped_.size(); ++tap) {
+    std::vector<float>& values = tapped_[tap];
+    values.clear();
+    for (const FedRow& row : fed_) {
+      values.push_back(static_cast<float>(tap));
+      values.push_back(static_cast<float>(row.position));
+      values.push_back(static_cast<float>(row.token_id));
+      for (int i = 0; i < 4; ++i) {
+        values.push_back(static_cast<float>(row.hash >> 16 * i & 0xFFFF));
+      }
+      values.push_back(0);
+    }
+  }
+}
+
 void SimulatedModel::LoseWhatIsUnused() {
   const auto all = blocks_.Reserve(blocks_.num_available(), {});
   blocks_.Release(all->blocks);
@@ -272,12 +303,12 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
         const model::TreeNode& fed = rows.nodes[static_cast<size_t>(node)];
         const Cell parent = sequence->FeedNode(fed, last);
         before = parent.token_id;
-        fed_.push_back({ExtendHash(parent.hash, last), fed.position});
+        fed_.push_back({ExtendHash(parent.hash, last), fed.position, last});
       } else {
         sequence->Feed(last);
         const int length = sequence->length();
         if (length >= 2) before = sequence->token(length - 2);
-        fed_.push_back({sequence->hash(length), length - 1});
+        fed_.push_back({sequence->hash(length), length - 1, last});
       }
       if (i < num_rows - rows.num_logits) continue;
       const absl::Span<const float> row = options_.table->Row(before, last);
@@ -291,6 +322,7 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
       }
     }
   }
+  FillTaps();
   return absl::MakeConstSpan(logits_);
 }
 

@@ -72,6 +72,14 @@ struct Cell {
   uint64_t hash = 0;
 };
 
+// What a tap shows of a row that was fed.
+struct Tapped {
+  int tap = 0;
+  int position = 0;
+  Cell cell;
+};
+Tapped ReadTap(absl::Span<const float> values);
+
 class SimulatedSequence final : public model::BlockSequence {
  public:
   SimulatedSequence(SimulatedModel* owner, int max_length,
@@ -140,6 +148,9 @@ class SimulatedModel final : public model::LanguageModel,
     // Called when so many slots have become positions.
     std::function<void(const SimulatedSequence&, int count)> on_kept;
   };
+  // Numbers of a row at a tap.
+  static constexpr int kTapSize = kVocabSize;
+
   explicit SimulatedModel(Options options);
   ~SimulatedModel() override;
 
@@ -198,6 +209,19 @@ class SimulatedModel final : public model::LanguageModel,
   }
   // Null: there are none.
   model::FeatureSource* feature_source() { return features_.get(); }
+  absl::Status SetTaps(absl::Span<const model::FeatureTap> taps) override;
+  absl::Span<const float> features(int tap) const override {
+    return tapped_[static_cast<size_t>(tap)];
+  }
+  const int32_t* KvTable(const model::Sequence& sequence) override {
+    return static_cast<const SimulatedSequence&>(sequence).block_table();
+  }
+  // What is kept there.
+  const Cell& CellAt(const int32_t* table, int position) const {
+    const int size = options_.block_size;
+    return cells_[static_cast<size_t>(table[position / size] * size +
+                                      position % size)];
+  }
   // The logits of all rows, for want of anything else.
   kernels::FloatView final_hidden() override {
     return kernels::FloatView(hidden_);
@@ -206,6 +230,7 @@ class SimulatedModel final : public model::LanguageModel,
  private:
   friend class SimulatedSequence;
   class Store;
+  void FillTaps();
   // As if a session had come that needed all room, and gone.
   void LoseWhatIsUnused();
   std::unique_ptr<model::Sequence> Make(
@@ -224,7 +249,8 @@ class SimulatedModel final : public model::LanguageModel,
   std::vector<float> logits_;
   std::vector<float> hidden_;
   std::vector<int32_t> drawn_;
-  std::vector<FedRow> fed_;  // of the last forward
+  std::vector<FedRow> fed_;                 // of the last forward
+  std::vector<std::vector<float>> tapped_;  // ... by tap
   std::unique_ptr<SimulatedFeatures> features_;
 };
 

@@ -34,6 +34,7 @@ inline constexpr model::TargetRowShape kFeaturesShape = {.num_features = 3};
 struct FedRow {
   uint64_t hash = 0;  // of the text up to it
   int position = 0;
+  int32_t token_id = -1;
 };
 
 // What stands in a row of that shape, of features for that draft.

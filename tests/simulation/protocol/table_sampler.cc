@@ -34,10 +34,12 @@ int32_t TableSampler::Sample() {
   return sampler_.Sample(Row(), history_.length(), history_);
 }
 
-std::vector<int32_t> TableSampler::Ranked() {
+std::vector<int32_t> TableSampler::Ranked() { return RankedOf(Row()); }
+
+std::vector<int32_t> TableSampler::RankedOf(absl::Span<const float> logits) {
   std::array<model::ScoredToken, kVocabSize> best;
   const int count =
-      sampler_.Rank(Row(), history_.length(), history_, absl::MakeSpan(best));
+      sampler_.Rank(logits, history_.length(), history_, absl::MakeSpan(best));
   std::vector<int32_t> token_ids;
   for (int i = 0; i < count; ++i) {
     token_ids.push_back(best[static_cast<size_t>(i)].token_id);

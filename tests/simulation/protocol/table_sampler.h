@@ -30,6 +30,8 @@ class TableSampler {
   // What a draft ranks for that position, the best first: by the request's
   // noise, and by the table alone.
   std::vector<int32_t> Ranked();
+  // Likewise of other logits; empty: none is possible.
+  std::vector<int32_t> RankedOf(absl::Span<const float> logits);
   std::vector<int32_t> Likeliest() const;
   // Whether that law gives the token a probability at all.
   bool CanDraw(int32_t token_id);

@@ -14,6 +14,18 @@ namespace {
 constexpr int64_t kMaxTail = 120'000 * kMillisecond;
 constexpr int64_t kMaxEvents = 1'000'000;
 
+OwnTables OwnTablesOf(const Schedule& schedule) {
+  OwnTables tables;
+  if (schedule.heads.has_value()) {
+    tables.heads = &LogitTable::Draft(schedule.table, *schedule.heads);
+  }
+  if (schedule.drafter.has_value()) {
+    tables.drafter = &LogitTable::Draft(schedule.table, schedule.drafter->kind);
+    tables.reads_kv = schedule.drafter->reads_kv;
+  }
+  return tables;
+}
+
 const LetterTokenizer& SharedTokenizer() {
   static const LetterTokenizer& tokenizer = *new LetterTokenizer();
   return tokenizer;
@@ -61,6 +73,25 @@ void Counts::Add(const Counts& other) {
   remembered += other.remembered;
   head_steps += other.head_steps;
   head_walks += other.head_walks;
+  drafter_looks += other.drafter_looks;
+  drafter_texts += other.drafter_texts;
+  drafter_parts += other.drafter_parts;
+  drafter_gaps += other.drafter_gaps;
+  drafter_forgets_unpaid += other.drafter_forgets_unpaid;
+  drafter_forgets_full += other.drafter_forgets_full;
+  drafter_full_texts += other.drafter_full_texts;
+  drafter_full_roots += other.drafter_full_roots;
+  drafter_refusals += other.drafter_refusals;
+  drafter_failures += other.drafter_failures;
+  feature_steps += other.feature_steps;
+  feature_walks += other.feature_walks;
+  kv_steps += other.kv_steps;
+  kv_walks += other.kv_walks;
+  exchanged_walks += other.exchanged_walks;
+  failed_over_walks += other.failed_over_walks;
+  beheaded_walks += other.beheaded_walks;
+  unasked_steps += other.unasked_steps;
+  timed_head_looks += other.timed_head_looks;
   nodes += other.nodes;
   ranks += other.ranks;
   placed_nodes += other.placed_nodes;
@@ -84,6 +115,25 @@ void Counts::Add(const Counts& other) {
   repeated += other.repeated;
   grants += other.grants;
   held_back += other.held_back;
+}
+
+static std::string DescribeDrafters(const Counts& counts) {
+  return absl::StrCat(
+      counts.drafter_looks, " looks of targets' drafts, ", counts.drafter_texts,
+      " rows of texts before, ", counts.drafter_parts,
+      " largest parts of these, ", counts.drafter_gaps,
+      " beginnings not seen, ", counts.drafter_forgets_unpaid,
+      " texts forgotten unpaid, ", counts.drafter_forgets_full,
+      " for want of room, ", counts.drafter_full_texts, " texts without room, ",
+      counts.drafter_full_roots, " trees, ", counts.drafter_refusals,
+      " sessions, ", counts.drafter_failures, " failures, ",
+      counts.feature_steps, " steps with features' rows, ",
+      counts.feature_walks, " along these, ", counts.kv_steps,
+      " with those over keys, ", counts.kv_walks, " along these, ",
+      counts.exchanged_walks, " after another draft, ",
+      counts.failed_over_walks, " after another target, ",
+      counts.beheaded_walks, " of texts without beginning, ",
+      counts.unasked_steps, " steps without a look, ");
 }
 
 std::string Describe(const Counts& counts) {
@@ -112,8 +162,9 @@ std::string Describe(const Counts& counts) {
       " steps along these, ", counts.suffix_rows, " rows from suffixes, ",
       counts.remembered, " of them from other answers, ", counts.suffix_walks,
       " steps along these, ", counts.head_steps, " steps with heads' rows, ",
-      counts.head_walks, " along these, ", counts.ranks, " ranks, ",
-      counts.holds, " last rows held, ", counts.untimed_holds,
+      counts.head_walks, " along these, ", counts.timed_head_looks,
+      " rows of heads that took time, ", DescribeDrafters(counts), counts.ranks,
+      " ranks, ", counts.holds, " last rows held, ", counts.untimed_holds,
       " of them without a timer, ", counts.verified, " verified, ",
       counts.stale, " stale messages; ", counts.limited,
       " schedules with a limit of sessions, ", counts.full,
@@ -136,10 +187,7 @@ World::World(const Schedule& schedule, bool keep_trace)
       schedule_(schedule),
       keeps_trace_(keep_trace),
       trace_(keep_trace),
-      checks_(/*redraws=*/schedule.seed % 4 == 0,
-              schedule.heads.has_value()
-                  ? &LogitTable::Draft(schedule.table, *schedule.heads)
-                  : nullptr),
+      checks_(/*redraws=*/schedule.seed % 4 == 0, OwnTablesOf(schedule)),
       services_(static_cast<size_t>(schedule.num_coordinators)),
       workers_(schedule.workers.size()),
       tokenizer_(SharedTokenizer()),
@@ -278,12 +326,20 @@ Outcome World::Finish() {
   counts_.branch_rows = checks_.num_branch_rows();
   counts_.draft_branches = checks_.num_draft_branches();
   counts_.branch_walks = checks_.num_branch_walks();
-  const Checks::SuffixCounts& suffixes = checks_.suffix_counts();
+  const OwnCounts& suffixes = checks_.own_counts();
   counts_.suffix_rows = suffixes.rows;
   counts_.suffix_walks = suffixes.walks;
   counts_.remembered = suffixes.remembered;
   counts_.head_steps = suffixes.of_heads;
   counts_.head_walks = suffixes.head_walks;
+  counts_.feature_steps = suffixes.of_features;
+  counts_.feature_walks = suffixes.feature_walks;
+  counts_.kv_steps = suffixes.of_kv;
+  counts_.kv_walks = suffixes.kv_walks;
+  counts_.exchanged_walks = suffixes.exchanged;
+  counts_.failed_over_walks = suffixes.failed_over;
+  counts_.beheaded_walks = suffixes.beheaded;
+  counts_.unasked_steps = schedule_.look_percent > 0 ? suffixes.unasked : 0;
   const RightNodes::Counts& right = checks_.right_nodes();
   counts_.right_in_time = right.in_time;
   counts_.right_late = right.late;

@@ -20,6 +20,7 @@
 #include "tests/simulation/protocol/outcome.h"
 #include "tests/simulation/protocol/queue_order.h"
 #include "tests/simulation/protocol/schedule.h"
+#include "tests/simulation/protocol/simulated_drafter.h"
 #include "tests/simulation/protocol/simulated_heads.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/trace.h"
@@ -74,7 +75,13 @@ class World final : public simulation::World {
     uint64_t min_rejected = 0;  // injected messages that it must count
     int64_t events_sent = 0;
     int64_t failures_sent = 0;
-    std::unique_ptr<SimulatedHeads> heads;  // of a target; null: none
+    std::unique_ptr<SimulatedHeads> heads;      // of a target; null: none
+    std::unique_ptr<SimulatedDrafter> drafter;  // likewise
+    // In a look. What arrives then is looked at when the step has told what it
+    // found before.
+    bool looks = false;
+    std::vector<std::pair<Connection*, wire::TargetCommands>> arrived;
+    SessionOnWorker* opened = nullptr;  // whose sequence was made last
     // Opened, in the order in which the engine will make their sequences.
     std::deque<SessionOnWorker*> opening;
   };
@@ -170,6 +177,10 @@ class World final : public simulation::World {
   void StartAndAttach(Process& process);
   absl::Status OnForward(Process& process,
                          absl::Span<const model::SequenceRows> batch);
+  void EquipToDraft(Process& process,
+                    target_worker::TargetEngine::Options* options);
+  // A look of so many rows: its time passes.
+  absl::Status Look(Process& process, int rows);
   std::unique_ptr<model::LanguageModel> NewModel(Process& process) override;
   bool DrawsTokens(const Process& process) const;
   static int KeptBlocks(const Process& process);

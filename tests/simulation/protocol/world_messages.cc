@@ -104,6 +104,10 @@ SessionOnWorker* World::Reach(Connection& connection, uint64_t session_id) {
 void World::OnArrived(Connection& connection,
                       const wire::TargetCommands& commands) {
   Process& process = ProcessOf(connection);
+  if (WorkerOf(process).looks) {
+    WorkerOf(process).arrived.emplace_back(&connection, commands);
+    return;
+  }
   trace_.Add(now_ns(), "worker # gets # tails, # opens, # closes",
              process.index, static_cast<int64_t>(commands.tails.size()),
              static_cast<int64_t>(commands.open.size()),

@@ -35,6 +35,7 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
   worker.min_rejected = 0;
   worker.failures_sent = 0;
   worker.opening.clear();
+  worker.arrived.clear();
   return std::make_unique<SimulatedModel>(SimulatedModel::Options{
       .table = process.is_target()
                    ? &TargetTable(options.numerics)
@@ -58,6 +59,7 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
         }
         SessionOnWorker* session = worker.opening.front();
         worker.opening.pop_front();
+        worker.opened = session;
         return session;
       },
       .on_sequence =
@@ -113,7 +115,6 @@ simulation::LinkDelay World::HopOf(const Process&) const {
 
 void World::Equip(const Process& process,
                   target_worker::TargetEngine::Options* options) {
-  Worker& worker = WorkerOf(process);
   options->budget = OptionsOf(process.index).budget;
   options->gate_timeouts = schedule_.gate_timeouts;
   options->suffix_cache_bytes = OptionsOf(process.index).suffix_cache_bytes;
@@ -121,12 +122,52 @@ void World::Equip(const Process& process,
   options->rows = &ModelOf(process);
   options->feature_source = ModelOf(process).feature_source();
   options->feature_bytes = schedule_.feature_bytes;
+  EquipToDraft(processes_[static_cast<size_t>(process.index)], options);
+}
+
+void World::EquipToDraft(Process& process,
+                         target_worker::TargetEngine::Options* options) {
+  Worker& worker = WorkerOf(process);
   if (schedule_.heads.has_value()) {
     worker.heads = std::make_unique<SimulatedHeads>(
         &TargetTable(OptionsOf(process.index).numerics),
-        &LogitTable::Draft(schedule_.table, *schedule_.heads));
+        &LogitTable::Draft(schedule_.table, *schedule_.heads),
+        [this, &process](int rows) {
+          counts_.timed_head_looks += schedule_.look_percent > 0 ? rows : 0;
+          // Should the process die, nothing of it is heard any more.
+          static_cast<void>(Look(process, rows));
+        });
     options->heads = worker.heads.get();
   }
+  if (schedule_.drafter.has_value()) {
+    worker
+        .drafter = std::make_unique<SimulatedDrafter>(SimulatedDrafter::Options{
+        .kind = *schedule_.drafter,
+        .table = &LogitTable::Draft(schedule_.table, schedule_.drafter->kind),
+        .model = &ModelOf(process),
+        .seed = schedule_.seed * 64 + process.incarnation,
+        .next_session = [&worker] { return worker.opened; },
+        .on_forward = [this,
+                       &process](int rows) { return Look(process, rows); },
+        .on_wrong = [this](const std::string& wrong) { checks_.Fail(wrong); },
+        .counts = &counts_});
+    options->feature_drafter = worker.drafter.get();
+  }
+}
+
+absl::Status World::Look(Process& process, int rows) {
+  const int64_t least_ns =
+      OptionsOf(process.index).step_ns * schedule_.look_percent / 100;
+  if (least_ns == 0) return absl::OkStatus();
+  // A large one takes twice as long.
+  const int64_t duration_ns =
+      random_.Between(least_ns, 2 * least_ns) + least_ns * rows / 256;
+  trace_.Add(now_ns(), "worker # looks with # rows until # us", process.index,
+             rows, (now_ns() + duration_ns) / 1000);
+  WorkerOf(process).looks = true;
+  const absl::Status status = Compute(process, duration_ns);
+  WorkerOf(process).looks = false;
+  return status;
 }
 
 void World::Equip(const Process& process,
@@ -205,6 +246,10 @@ void World::StartAndAttach(Process& process) {
 }
 
 void World::OnRan(Process& process) {
+  for (const auto& [connection, commands] :
+       std::exchange(WorkerOf(process).arrived, {})) {
+    OnArrived(*connection, commands);
+  }
   checks_.BetweenSteps(ModelOf(process));
   // Rows of an opening come in order, keys and values without gaps.
   if (process.draft != nullptr &&
