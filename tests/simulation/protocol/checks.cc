@@ -76,6 +76,10 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
     const int count = static_cast<int>(rows.token_ids.size());
     const int num_committed = count - std::max(0, rows.num_logits - 1);
     int position = sequence.length();
+    if (position > session.own.fed_end && position < session.opened_length) {
+      session.own.fed_from = position;
+    }
+    session.own.fed_end = position + num_committed;
     for (int i = 0; i < num_committed; ++i, ++position) {
       if (rows.token_ids[i] != session.token(position)) {
         Fail("invariant 4: the target feeds token ", rows.token_ids[i],

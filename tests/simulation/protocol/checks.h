@@ -167,7 +167,7 @@ struct SessionOnWorker {
   // client, or what heads or a draft say; some only one of these.
   bool follows_texts = false, is_remembered = false;
   bool is_of_heads = false, is_of_drafter = false;
-  OwnLook look;
+  OwnDrafts own;
   int on_path = 0;  // so many of the first are a chain
   // Target, under the ratio test: what it was opened with and has told in
   // verdicts, the epoch whose tokens the step verifies, and whether the step

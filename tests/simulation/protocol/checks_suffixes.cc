@@ -56,7 +56,7 @@ bool HasChild(const SessionOnWorker& session, int row, int32_t token_id) {
 // what the target will draw with, is likelier: it must be a row, too.
 bool Checks::IsSaidByDrafter(const SessionOnWorker& session,
                              absl::Span<const int32_t> text, int row) {
-  if (own_.drafter == nullptr || session.look.length != session.committed) {
+  if (own_.drafter == nullptr || session.own.look.length != session.committed) {
     return false;
   }
   const RequestState& request = *session.request;
@@ -74,7 +74,7 @@ bool Checks::IsSaidByDrafter(const SessionOnWorker& session,
     end = {token_id, ExtendHash(end.hash, token_id)};
   };
   for (const int32_t token_id : text) push(token_id);
-  if (session.look.hash != end.hash) {
+  if (session.own.look.hash != end.hash) {
     Fail(
         "the target's draft was asked about another text than that of request ",
         request.index);
@@ -83,7 +83,7 @@ bool Checks::IsSaidByDrafter(const SessionOnWorker& session,
   for (const int at : path) {
     const int32_t said = session.rows[static_cast<size_t>(at) - 1];
     const std::vector<int32_t> ranked = sampler.RankedOf(
-        SaidByDrafter(*own_.drafter, end, before, session.look.first));
+        SaidByDrafter(*own_.drafter, end, before, session.own.look.first));
     const auto rank = std::find(ranked.begin(), ranked.end(), said);
     if (rank == ranked.end()) return false;
     for (auto better = ranked.begin(); at == path.back() && better != rank;
@@ -101,8 +101,9 @@ void Checks::FollowTexts(SessionOnWorker& session) {
   const auto& owner = request.options->spec.suffixes;
   session.is_remembered = session.is_of_heads = session.is_of_drafter = false;
   session.follows_texts = owner.has_value();
-  if (owner.has_value() && session.rows.empty() && session.look.length >= 0 &&
-      session.look.length != session.committed) {
+  if (owner.has_value() && session.rows.empty() &&
+      session.own.look.length >= 0 &&
+      session.own.look.length != session.committed) {
     ++own_counts_.unasked;
   }
   if (!owner.has_value() || session.rows.empty()) return;
@@ -176,7 +177,7 @@ void Checks::CheckSuffixes(const SessionOnWorker& session,
   (own_.reads_kv ? own_counts_.kv_walks : own_counts_.feature_walks) += walk;
   own_counts_.exchanged += session.request->num_drafts > 1 ? walk : 0;
   own_counts_.failed_over += session.request->num_targets > 1 ? walk : 0;
-  own_counts_.beheaded += session.look.first > 0 ? walk : 0;
+  own_counts_.beheaded += session.own.look.first > 0 ? walk : 0;
 }
 
 }  // namespace nacre::protocol

@@ -149,31 +149,37 @@ nacre_mutant_statement(merged_below_another_parent speculation/head_draft.cc
   [[if (node.parent >= 0) node.parent = index[node.parent];]] [[]])
 
 nacre_mutant(features_of_another_sessions_rows target_worker/feature_drafts.cc
-  [[FindTextRows(session, static_cast<int>(row), &text_rows_)]]
-  [[FindTextRows(session, 0, &text_rows_)]])
+  [[static_cast<int>(row)]] [[0]])
 nacre_mutant(feature_row_fed_again target_worker/feature_drafts.cc
-  [[(draft.num_pending - left) *]]
-  [[(draft.num_pending - left - (left > 0 ? 1 : 0)) *]])
-nacre_mutant(pending_row_skipped target_worker/feature_drafts.cc
-  [[.first(count * static_cast]] [[.last(count * static_cast]])
+  [[static_cast<ptrdiff_t>(count)]]
+  [[static_cast<ptrdiff_t>(left == 0
+         ? count
+         : count - static_cast<size_t>(parts_.drafter->feature_size()))]])
+nacre_mutant_statement(pending_row_skipped target_worker/feature_drafts.cc
+  [[  rows.features =
+      absl::MakeConstSpan(draft.pending)
+          .first(count * static_cast<size_t>(parts_.drafter->feature_size()));]]
+  [[  rows.features =
+      absl::MakeConstSpan(draft.pending)
+          .last(count * static_cast<size_t>(parts_.drafter->feature_size()));]])
 nacre_mutant_statement(fed_rows_stay_pending target_worker/feature_drafts.cc
   [[DropPending(*session, LeftByFeed(*session));]] [[]])
 nacre_mutant(features_beside_their_own_token target_worker/feature_drafts.cc
-  [[(reads_kv_ ? 0 : 1)]] [[0]])
+  [[reads_kv_ ? 0 : 1]] [[0]])
 nacre_mutant_statement(features_go_on_over_a_gap target_worker/feature_drafts.cc
   [[if (position != draft.next_position()) draft.Restart(position);]] [[]])
 nacre_mutant(features_begin_anew_at_each_step target_worker/feature_drafts.cc
   [[position != draft.next_position()]] [[draft.num_pending == 0]])
-nacre_mutant_statement(forgotten_rows_still_count target_worker/feature_drafts.cc
-  [[  num_pending = 0;]] [[]])
 nacre_mutant(kept_row_by_one target_worker/feature_drafts.cc
-  [[Restart(next_position() - 1)]] [[Restart(next_position())]])
+  [[next_position() - 1]] [[next_position()]])
 nacre_mutant(kv_row_missing target_worker/feature_drafts.cc
   [[session.sequence->length() + 1]] [[session.sequence->length()]])
 nacre_mutant(kv_row_before_the_targets target_worker/feature_drafts.cc
-  [[session.sequence->length() + 1]] [[session.sequence->length() + 2]])
+  [[session.sequence->length() + 1]] [[session.sequence->length() + 3]])
 nacre_mutant(given_text_paid_for target_worker/feature_drafts.cc
   [[draft.fed_position() + 1 < draft.given_length]] [[false]])
+nacre_mutant(prompts_features_paid_for target_worker/feature_drafts.cc
+  [[session.prefill_rows > 0]] [[false]])
 nacre_mutant_statement(kv_rows_at_the_texts_begin target_worker/feature_drafts.cc
   [[rows->first_position = session.ahead.features->first_position;]] [[]])
 nacre_mutant_statement(kv_nodes_without_their_target target_worker/feature_drafts.cc
@@ -188,13 +194,13 @@ nacre_mutant(drafters_node_below_the_text target_worker/feature_drafts.cc
   [[node.parent != GrownDraft::kRoot]] [[false]])
 nacre_mutant(drafters_node_below_another target_worker/feature_drafts.cc
   [[std::find(draft.slots.begin(), draft.slots.end(), node.parent)]]
-  [[std::find(draft.slots.begin(), draft.slots.end() - 1, draft.slots.back())]])
+  [[std::find(draft.slots.begin(), draft.slots.end(), draft.slots.back())]])
 nacre_mutant(drafters_node_position_by_one target_worker/feature_drafts.cc
   [[draft.tree.depth(index) - 1]] [[draft.tree.depth(index)]])
 nacre_mutant_statement(slots_of_the_last_tree target_worker/feature_drafts.cc
   [[session.ahead.features->slots.clear();]] [[]])
 nacre_mutant(too_few_slots_for_a_tree target_worker/feature_drafts.cc
-  [[kRows * kMaxDepth)]] [[kRows)]])
+  [[kRows * kMaxDepth]] [[kRows]])
 nacre_mutant_statement(history_keeps_what_a_tree_said target_worker/feature_drafts.cc
   [[session.history.Truncate(length);]] [[]])
 nacre_mutant_statement(tree_ranked_without_its_path target_worker/feature_drafts.cc
@@ -205,7 +211,7 @@ nacre_mutant(features_the_request_does_not_want target_worker/feature_drafts.cc
   [[!open.suffixes.has_value()]] [[false]])
 nacre_mutant(tree_of_another_text speculation/grown_draft.cc
   [[length_ == static_cast<int>(text.size())]] [[true]])
-nacre_mutant(token_below_another_parent speculation/grown_draft.cc
+nacre_mutant_statement(token_below_another_parent speculation/grown_draft.cc
   [[child.parent = node;]] [[child.parent = depth == 0 ? kRoot : 0;]])
 nacre_mutant(tree_deeper_than_its_draft speculation/grown_draft.cc
   [[depth(i) < limits_.max_depth]] [[depth(i) <= limits_.max_depth]])

@@ -1,6 +1,9 @@
 #include "tests/simulation/protocol/own_draft_schedule.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "speculation/token_tree.h"
 #include "target_worker/feature_drafts.h"
 
 namespace nacre::protocol {
@@ -36,6 +39,13 @@ void DrawOwnDrafts(Schedule* schedule) {
     schedule->heads = static_cast<DraftKind>(random.Below(kNumDraftKinds));
   }
   DrawDrafter(schedule);
+  // Else what targets draft from themselves are chains.
+  const bool has_own =
+      schedule->heads.has_value() || schedule->drafter.has_value();
+  if (has_own && simulation::MixBits(schedule->seed * 32 + 11) % 3 == 0) {
+    schedule->tree_rows = speculation::TokenTree::kMaxLocal;
+    schedule->draft_rows = std::max(schedule->draft_rows, 4);
+  }
   Random look(schedule->seed * 0x589965CC75374CC3 + 71);
   schedule->look_percent = HasLongText(schedule->seed)
                                ? look.OneOf({0, 20, 100, 300})
@@ -53,6 +63,7 @@ void DrawLongText(uint64_t seed, RequestOptions* request) {
       has_parts            ? FeatureDrafts::kMostGiven + random.Below(200)
       : random.Percent(50) ? FeatureDrafts::kMostPending + random.Below(100)
                            : static_cast<int>(spec.prompt_ids.size());
+  if (prompt_length >= FeatureDrafts::kMostPending) spec.prompt_ids.clear();
   while (static_cast<int>(spec.prompt_ids.size()) < prompt_length) {
     spec.prompt_ids.push_back(random.Below(kVocabSize));
   }

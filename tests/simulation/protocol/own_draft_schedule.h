@@ -15,8 +15,9 @@ namespace nacre::protocol {
 // Of generators of their own: the rest of a schedule does not depend on them.
 void DrawOwnDrafts(Schedule* schedule);
 
-// In some schedules the last request has a prompt of more tokens than wait to
-// be fed, or than one look feeds, or a long answer.
+// In some schedules the last two requests have a prompt of more tokens than
+// wait to be fed, or than one look feeds, the same one. Or they have a long
+// answer.
 void DrawLongText(uint64_t seed, RequestOptions* request);
 
 std::string DescribeOwnDrafts(const Schedule& schedule);

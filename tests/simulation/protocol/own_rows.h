@@ -25,6 +25,15 @@ struct OwnLook {
   int first = 0;  // where what the draft saw of it begins
 };
 
+// What a target's session has for drafts of its own.
+struct OwnDrafts {
+  OwnLook look;
+  // It has computed its given text from there to there, and taken the rest
+  // over.
+  int fed_from = 0;
+  int fed_end = 0;
+};
+
 // Steps that verify rows of the target's own.
 struct OwnCounts {
   int64_t rows = 0;

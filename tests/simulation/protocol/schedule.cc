@@ -556,7 +556,7 @@ Schedule RandomSchedule(uint64_t seed) {
                 &request);
     }
     DrawSuffixes(seed, i, &request);
-    if (i == num_requests - 1 && !schedule.drains_many && !Overtakes(seed)) {
+    if (i >= num_requests - 2 && !schedule.drains_many && !Overtakes(seed)) {
       DrawLongText(seed, &request);
     }
     total_tokens += request.spec.max_tokens;

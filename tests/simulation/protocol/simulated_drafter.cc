@@ -16,6 +16,7 @@ namespace nacre::protocol {
 using model::FeatureRows;
 using model::FeatureTap;
 using model::kNoSlot;
+using target_worker::FeatureDrafts;
 
 std::array<float, kVocabSize> SaidByDrafter(const LogitTable& table,
                                             const Cell& end, int32_t before,
@@ -38,7 +39,7 @@ class SimulatedDrafter::Sequence final : public model::FeatureSequence {
       : session(the_session),
         max_length(max),
         slots(static_cast<size_t>(num_slots)) {}
-  ~Sequence() override { session->look = {}; }
+  ~Sequence() override { session->own.look = {}; }
 
   int length() const override { return static_cast<int>(ends.size()); }
   void Clear() override {
@@ -52,6 +53,7 @@ class SimulatedDrafter::Sequence final : public model::FeatureSequence {
   const int max_length;
   int first = 0;             // position of the first row
   int known_end = 0;         // what was cleared ended before this position
+  int kept_row = -1;         // the row behind those that found no room
   bool lacked_room = false;  // ... after a call that failed
   std::vector<End> ends;     // of the text that each row ends
   std::vector<absl::optional<End>> slots;
@@ -84,7 +86,7 @@ void SimulatedDrafter::Wrong(const Sequence& sequence,
 absl::StatusOr<std::unique_ptr<model::FeatureSequence>>
 SimulatedDrafter::NewSequence(int max_length, int num_slots) {
   SessionOnWorker* const session = options_.next_session();
-  session->look = {};
+  session->own.look = {};
   if (random_.Percent(options_.kind.percent_full)) {
     ++options_.counts->drafter_refusals;
     return absl::ResourceExhaustedError("the draft has no room");
@@ -106,7 +108,12 @@ absl::Status SimulatedDrafter::Fail(absl::Span<const FeatureRows> batch) {
   ++(is_root ? options_.counts->drafter_full_roots
              : options_.counts->drafter_full_texts);
   for (const FeatureRows& rows : batch) {
-    static_cast<Sequence*>(rows.sequence)->lacked_room = true;
+    auto& sequence = static_cast<Sequence&>(*rows.sequence);
+    sequence.lacked_room = true;
+    const int first = options_.kind.reads_kv
+                          ? rows.first_position + sequence.length()
+                          : ReadTap(rows.features).position;
+    sequence.kept_row = first + static_cast<int>(rows.token_ids.size());
   }
   return absl::ResourceExhaustedError("the draft has no room");
 }
@@ -145,9 +152,9 @@ absl::StatusOr<absl::Span<const float>> SimulatedDrafter::Forward(
     if (num_text == 0 || rows.num_logits == 0) continue;
     ++options_.counts->drafter_looks;
     const int beyond = options_.kind.reads_kv ? 0 : 1;
-    sequence.session->look = {.length = sequence.next() + beyond,
-                              .hash = sequence.ends.back().cell.hash,
-                              .first = sequence.first};
+    sequence.session->own.look = {.length = sequence.next() + beyond,
+                                  .hash = sequence.ends.back().cell.hash,
+                                  .first = sequence.first};
   }
   return absl::MakeConstSpan(logits_);
 }
@@ -155,7 +162,7 @@ absl::StatusOr<absl::Span<const float>> SimulatedDrafter::Forward(
 void SimulatedDrafter::CountText(const FeatureRows& rows, int num_rows) const {
   Counts& counts = *options_.counts;
   if (rows.num_logits == 0) counts.drafter_texts += num_rows;
-  if (num_rows == target_worker::FeatureDrafts::kMostGiven) {
+  if (num_rows == FeatureDrafts::kMostGiven) {
     ++counts.drafter_parts;
   }
 }
@@ -201,17 +208,28 @@ Cell SimulatedDrafter::EndOfKv(const FeatureRows& rows, int position) const {
 // A sequence that knows nothing is given its first row.
 void SimulatedDrafter::Begin(const Sequence& sequence, int position) const {
   const int opened_length = sequence.session->opened_length;
+  const int gap_end = sequence.session->own.fed_from;
+  const bool forgets_given =
+      options_.kind.reads_kv ? sequence.known_end + 1 < opened_length
+                             : position < opened_length && position != gap_end;
   Counts& counts = *options_.counts;
   if (position == 0 && sequence.known_end == 0) return;
   // The last row that it was to be fed is kept, and is not the next one.
   if (position <= sequence.known_end) {
     Wrong(sequence, "forgets in vain what it knew before ", position);
   }
+  // (It may have waited for more than one call feeds, or come to a gap.)
+  if (sequence.lacked_room && position != sequence.kept_row &&
+      position != gap_end &&
+      sequence.kept_row - sequence.known_end < FeatureDrafts::kMostGiven) {
+    Wrong(sequence, "forgets row ", sequence.kept_row,
+          ", which it need not, and begins with ", position);
+  }
   if (sequence.lacked_room) {
     ++counts.drafter_forgets_full;
-  } else if (options_.kind.reads_kv && sequence.known_end + 1 < opened_length) {
+  } else if (forgets_given) {
     Wrong(sequence, "forgets the text that it is given from ",
-          sequence.known_end, " on");
+          sequence.known_end, " to ", position);
   } else if (position >= opened_length) {
     ++counts.drafter_forgets_unpaid;
   } else {
