@@ -6,11 +6,11 @@
 # weights it reads for a token; RATIO is that of models/draft. The numbers go to
 # JSON files in OUT, the tables of docs/draft_report.md to the standard output.
 #
-#   scripts/draft_report.sh OUT               build first: make build; two hours
+#   scripts/draft_report.sh OUT               build first: make build; three hours
 #   scripts/draft_report.sh OUT CELL...       only these; several may run at once:
 #     ranks-T          of 100 prompts: where the target's token stands in a draft
 #     best-T-RATIO     drafts by turns, 12 prompts, three times: `async`, `best`
-#     DRAFT-T-RATIO    a draft in each method on GSM8K and HumanEval
+#     DRAFT-T-RATIO    a draft in each method and shape on GSM8K and HumanEval
 #     plain-DRAFT-T    the same as fast as this machine is
 #     suffixes-T       no draft at all, suffixes alone
 # What OUT has is not made again.
@@ -31,6 +31,10 @@ for name in "${drafts[@]}"; do
   CELLS+=("$name"-{0,0.8,1}-{5,10,20} "plain-$name"-{0,0.8,1})
 done
 readonly PROMPT_FILES=(gsm8k_100 humaneval)
+# Published shapes: EAGLE-2's, and a list of paths in the manner of Medusa's.
+readonly EAGLE2=eagle2:k=8,depth=6,total=16
+readonly STATIC='[[0],[1],[2],[3],[0,0],[0,1],[0,2],[1,0],[1,1],[2,0],[0,0,0],[0,0,1],
+[0,1,0],[1,0,0],[0,0,0,0],[0,0,0,0,0]]'
 readonly CELL_PROMPTS=${NACRE_REPORT_PROMPTS:-3} CELL_TOKENS=${NACRE_REPORT_TOKENS:-64}
 # -----------------------------------------------------------------------------
 
@@ -40,6 +44,7 @@ shift
 # shellcheck disable=SC1091
 source scripts/paced_report.sh
 mkdir -p "$OUT"
+echo "$STATIC" >"$OUT/static.tree"
 
 die() {
   echo "draft_report: error: $*" >&2
@@ -90,13 +95,15 @@ best() {  # T RATIO
   done
 }
 
+# A draft at the target has no `sd` and no `pearl`, and no shape of a request.
 methods() {  # NAME DRAFT T [RATIO]
-  local names=ar,sd,pearl,async
+  local shapes=(--methods ar,sd,pearl,async --tree-methods sd,pearl,async
+    --tree "chain,best,cape,$EAGLE2,static:$OUT/static.tree")
   prompts=$CELL_PROMPTS max_tokens=$CELL_TOKENS repeat=1
-  ! among "$2" "${OWN_DRAFTS[@]}" || names=ar,async
+  ! among "$2" "${OWN_DRAFTS[@]}" || shapes=(--methods ar,async --tree chain,best)
   with "$2" "${4:-}"
   for file in "${PROMPT_FILES[@]}"; do
-    bench "$1-$file" "$file" --temperature "$3" --methods "$names" --tree chain,best
+    bench "$1-$file" "$file" --temperature "$3" "${shapes[@]}"
   done
 }
 

@@ -23,7 +23,8 @@ DRAFTS = (("draft", "bundled"), ("distilled", "distilled"), ("eesd", "EESD"),
 TEMPERATURES = ("0", "0.8", "1")
 RATIOS = (5, 10, 20)
 BEST = (("0", 10), ("0.8", 5), ("1", 5))
-METHODS = ("sd", "pearl", "async@chain", "async@best")
+METHODS = ("sd", "pearl", "async")
+SHAPES = ("chain", "best", "cape", "eagle2", "static")
 MODELS = pathlib.Path(__file__).resolve().parent.parent / "models"
 
 
@@ -123,32 +124,50 @@ def plain_rows(out):
                     yield [title, temperature, draft_title], entries(run)
 
 
-def over_ar(cell, name):
-    """A draft on the target itself has no `sd` and no `pearl`."""
-    if name not in cell:
+def in_shape(cell, method, shape, with_length):
+    """Over `ar`, in parentheses tokens a step. A draft on the target itself has no
+    `sd`, no `pearl` and no shape of a request."""
+    entry = cell.get(f"{method}@{shape}")
+    if entry is None:
         return "-"
-    return show(cell[name]["tokens_per_second"] / cell["ar"]["tokens_per_second"])
+    speed = show(entry["tokens_per_second"] / cell["ar"]["tokens_per_second"])
+    return f"{speed} ({show(entry['mean_accepted_length'])})" if with_length else speed
 
 
-def speed_table(out):
-    return table(["prompts", "T", "c", "draft"] + [f"`{name}`" for name in METHODS],
-                 [head + [over_ar(cell, name) for name in METHODS]
-                  for head, cell in method_rows(out)])
+def speed_table(out, method):
+    return table(["prompts", "T", "c", "draft"] + [f"`{shape}`" for shape in SHAPES],
+                 [head + [in_shape(cell, method, shape, True) for shape in SHAPES]
+                  for head, cell in method_rows(out)
+                  if f"{method}@chain" in cell])
 
 
 def plain_table(out):
+    names = [(method, shape) for method in METHODS for shape in SHAPES
+             if shape in ("chain", "best")]
     return table(["prompts", "T", "draft", "`ar`, tokens/s"]
-                 + [f"`{name}`" for name in METHODS],
+                 + [f"`{method}@{shape}`" for method, shape in names],
                  [head + [f"{cell['ar']['tokens_per_second']:.0f}"]
-                  + [over_ar(cell, name) for name in METHODS]
+                  + [in_shape(cell, method, shape, False) for method, shape in names]
                   for head, cell in plain_rows(out)])
 
 
-def length_table(out):
-    return table(["prompts", "T", "c", "draft"] + [f"`{name}`" for name in METHODS],
-                 [head + [show(cell[name]["mean_accepted_length"])
-                          if name in cell else "-" for name in METHODS]
-                  for head, cell in method_rows(out)])
+def gain_table(out):
+    """Of each shape over the chain of its method: the median of all cells."""
+    rows = []
+    for method in METHODS:
+        for temperature in TEMPERATURES:
+            gains = []
+            for shape in SHAPES[1:]:
+                ratios = [cell[f"{method}@{shape}"]["tokens_per_second"]
+                          / cell[f"{method}@chain"]["tokens_per_second"]
+                          for head, cell in method_rows(out)
+                          if head[1] == temperature and f"{method}@{shape}" in cell
+                          and "at the target" not in head[3]]
+                gains.append(f"{show(statistics.median(ratios))} "
+                             f"({show(min(ratios))} to {show(max(ratios))})"
+                             if ratios else "-")
+            rows.append([f"`{method}`", temperature] + gains)
+    return table(["method", "T"] + [f"`{shape}`" for shape in SHAPES[1:]], rows)
 
 
 def suffix_table(out):
@@ -196,8 +215,10 @@ def main():
           f"identical: {'yes' if same else 'NO'}. {pace(several)}\n")
     for title, make in (("Where the target's token stands", rank_table),
                         ("`best` trees, drafts by turns", best_table),
-                        ("Speed over `ar`", speed_table),
-                        ("Tokens a step", length_table),
+                        *((f"Speed over `ar` of `{method}`",
+                           lambda out, method=method: speed_table(out, method))
+                          for method in METHODS),
+                        ("Shapes over the chain of their method", gain_table),
                         ("On this machine, not paced", plain_table),
                         ("Suffixes alone", suffix_table)):
         print(f"### {title}\n\n{make(out)}\n")
