@@ -97,10 +97,10 @@ best() {  # T RATIO
 
 # A draft at the target has no `sd` and no `pearl`, and no shape of a request.
 methods() {  # NAME DRAFT T [RATIO]
-  local shapes=(--methods ar,sd,pearl,async --tree-methods sd,pearl,async
+  local shapes=(--methods "ar,sd,pearl,async" --tree-methods "sd,pearl,async"
     --tree "chain,best,cape,$EAGLE2,static:$OUT/static.tree")
   prompts=$CELL_PROMPTS max_tokens=$CELL_TOKENS repeat=1
-  ! among "$2" "${OWN_DRAFTS[@]}" || shapes=(--methods ar,async --tree chain,best)
+  ! among "$2" "${OWN_DRAFTS[@]}" || shapes=(--methods "ar,async" --tree "chain,best")
   with "$2" "${4:-}"
   for file in "${PROMPT_FILES[@]}"; do
     bench "$1-$file" "$file" --temperature "$3" "${shapes[@]}"
