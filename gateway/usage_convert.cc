@@ -75,22 +75,30 @@ OrderedJson SpeculationOf(const std::vector<const v1::Complete*>& choices,
   return json;
 }
 
-OrderedJson ReportOf(const v1::Complete& choice) {
+OrderedJson ReportOf(const v1::Complete& choice, bool detailed) {
   const v1::SpeculationReport& report = choice.speculation();
   const v1::Timing& timing = choice.timing();
-  return {{"method", std::string(MethodName(report.method()))},
-          {"window", report.window()},
-          {"policy", report.policy()},
-          {"rounds", report.rounds()},
-          {"committed", report.committed()},
-          {"degraded_rounds", report.degraded_rounds()},
-          // 64 bits, which a number of JavaScript does not hold.
-          {"seed", absl::StrCat(choice.seed())},
-          {"numerics_id", choice.numerics_id()},
-          {"draft_wait_ms", Milliseconds(timing.draft_wait())},
-          {"target_wait_ms", Milliseconds(timing.target_wait())},
-          {"target_wait_after_miss_ms",
-           Milliseconds(timing.target_wait_after_miss())}};
+  OrderedJson json = {{"method", std::string(MethodName(report.method()))},
+                      {"window", report.window()},
+                      {"policy", report.policy()},
+                      {"rounds", report.rounds()},
+                      {"committed", report.committed()},
+                      {"degraded_rounds", report.degraded_rounds()},
+                      {"suffix_proposed", report.suffix_proposed()},
+                      {"suffix_accepted", report.suffix_accepted()},
+                      // 64 bits, which a number of JavaScript does not hold.
+                      {"seed", absl::StrCat(choice.seed())},
+                      {"numerics_id", choice.numerics_id()},
+                      {"draft_wait_ms", Milliseconds(timing.draft_wait())},
+                      {"target_wait_ms", Milliseconds(timing.target_wait())},
+                      {"target_wait_after_miss_ms",
+                       Milliseconds(timing.target_wait_after_miss())}};
+  if (detailed) {
+    json["ranks"] = OrderedJson::array();
+    for (const uint64_t count : report.ranks()) json["ranks"].push_back(count);
+    json["prepared"] = report.prepared();
+  }
+  return json;
 }
 
 }  // namespace
@@ -157,7 +165,7 @@ OrderedJson MetricsOf(const std::vector<Choices>& prompts, bool detailed) {
       std::find_if(all.begin(), all.end(), [](const v1::Complete* choice) {
         return !choice->numerics_id().empty();
       });
-  json["nacre"] = ReportOf(ran == all.end() ? *all.front() : **ran);
+  json["nacre"] = ReportOf(ran == all.end() ? *all.front() : **ran, detailed);
   return json;
 }
 

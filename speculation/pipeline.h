@@ -81,10 +81,10 @@ struct TargetPlan {
   // own.) False while the draft rests: it does not say again that none will.
   bool holds_last_row = false;
   // Of a tree: the most of its nodes that one step verifies, none deeper than
-  // the window. The target chooses how many (step_rows.h). 0: the best path
-  // alone, a chain.
+  // the window. A best path that is longer goes on, as a chain would. The
+  // target chooses how many (step_rows.h). 0: the best path alone, a chain.
   int tree_rows = 0;
-  // ... or as many as there are, whatever they cost.
+  // ... or tree_rows at most, whatever they cost.
   bool takes_all = false;
   // A step that verified tail tokens ends a chunk: the gate of the next is that
   // after a mismatch, be it in flow (Ablation::kNoPostVerify).

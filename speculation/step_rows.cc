@@ -23,7 +23,7 @@ std::vector<Candidate> Candidates(absl::Span<const StepTree> trees) {
   for (size_t i = 0; i < trees.size(); ++i) {
     const StepTree& each = trees[i];
     if (each.takes_all) continue;
-    each.tree->Best(each.most, each.max_depth, &nodes);
+    each.Likeliest(kMaxWindow, &nodes);
     const float worth = static_cast<float>(std::log2(each.worth));
     for (const int node : nodes) {
       candidates.push_back(
@@ -53,14 +53,36 @@ void TakeAll(absl::Span<const StepTree> trees, StepLoad* load,
   std::vector<int> nodes;
   for (size_t i = 0; i < trees.size(); ++i) {
     if (!trees[i].takes_all || load->rows >= load->max_rows) continue;
-    trees[i].tree->Best(std::min(trees[i].most, load->max_rows - load->rows),
-                        trees[i].max_depth, &nodes);
+    trees[i].Likeliest(load->max_rows - load->rows, &nodes);
     (*counts)[i] = static_cast<int>(nodes.size());
     load->rows += (*counts)[i];
   }
 }
 
 }  // namespace
+
+void StepTree::Likeliest(int count, std::vector<int>* nodes) const {
+  tree->Best(std::min(count, most), max_depth, nodes);
+  // Fewer than `most` are all that there are.
+  if (!path_goes_on || count <= most ||
+      static_cast<int>(nodes->size()) < most) {
+    return;
+  }
+  std::vector<int> path;
+  tree->BestPath(&path);
+  const size_t depth = std::min(path.size(), static_cast<size_t>(max_depth));
+  path.resize(depth);
+  const size_t all = std::min(static_cast<size_t>(count), depth);
+  // What they have of it is its beginning.
+  const size_t chosen = nodes->size();
+  for (const int node : path) {
+    if (nodes->size() >= all) break;
+    if (!std::binary_search(nodes->begin(), nodes->begin() + chosen, node)) {
+      nodes->push_back(node);
+    }
+  }
+  std::sort(nodes->begin(), nodes->end());
+}
 
 std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
                                 const StepLoad& given,

@@ -35,7 +35,14 @@ struct StepTree {
   bool takes_all = false;  // as many as there are, whatever they cost
   bool is_local = false;   // its nodes are the target's own
   double worth = 1;        // of its tokens, of those of the others, > 0
+  // Its best path may be longer than `most`, as a chain would be: then it goes
+  // on where the likeliest nodes have ended, until all are as many as the path.
+  bool path_goes_on = false;
   bool operator==(const StepTree&) const = default;
+
+  // Its `count` likeliest nodes that may be rows, or all of them, by index
+  // (TokenTree::Best). Each number of nodes has all of those of fewer.
+  void Likeliest(int count, std::vector<int>* nodes) const;
 };
 
 // The step without any of these nodes.
@@ -45,7 +52,7 @@ struct StepLoad {
   int max_rows = 0;  // of the step
 };
 
-// Of each tree how many of its likeliest nodes are rows (TokenTree::Best).
+// Of each tree how many of its likeliest nodes are rows (StepTree::Likeliest).
 // Trees that take all come first, in their order. Looks at every number of rows
 // that the load allows, since step times have steps. But it looks at no more
 // than twice as many as were ever measured: rows that were never tried cost

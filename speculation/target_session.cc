@@ -155,10 +155,13 @@ absl::optional<StepTree> TargetSession::NextTree() const {
       !buffer_.speaks_tree()) {
     return absl::nullopt;
   }
-  return StepTree{
-      &buffer_.tree(), StepLimit(),
-      std::min({options_.plan.tree_rows, options_.num_slots, kMaxWindow}),
-      options_.plan.takes_all};
+  // What is beside the path stands in slots, the path at positions.
+  return StepTree{.tree = &buffer_.tree(),
+                  .max_depth = StepLimit(),
+                  .most = std::min({options_.plan.tree_rows, options_.num_slots,
+                                    kMaxWindow}),
+                  .takes_all = options_.plan.takes_all,
+                  .path_goes_on = !options_.plan.takes_all};
 }
 
 absl::Span<const int32_t> TargetSession::BeginStep() {

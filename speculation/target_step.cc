@@ -36,7 +36,7 @@ void TargetStep::TakeChain(const DraftBuffer& buffer, int count) {
 void TargetStep::TakeTree(const DraftBuffer& buffer, const StepTree& limits,
                           int count) {
   const TokenTree& nodes = *limits.tree;
-  nodes.Best(std::min(count, limits.most), limits.max_depth, &nodes_);
+  limits.Likeliest(count, &nodes_);
   rows_of_.assign(nodes.nodes().size(), 0);
   // Where some of a node's children are rows, the best of them is one. So the
   // best path of the rows is where the tree's begins.

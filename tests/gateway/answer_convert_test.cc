@@ -345,6 +345,24 @@ TEST_F(AnswerConvertTest, MetricsFitTogether) {
       0);
 }
 
+// Those are in no number of vLLM's.
+TEST_F(AnswerConvertTest, MetricsTellOfTheTargetsOwnDrafts) {
+  v1::Complete complete = Complete();
+  v1::SpeculationReport* const report = complete.mutable_speculation();
+  report->set_suffix_proposed(49);
+  report->set_suffix_accepted(40);
+  report->set_prepared(3);
+  report->add_ranks(7);
+  report->add_ranks(5);
+  OrderedJson found = MetricsOf({{complete}}, false)["nacre"];
+  EXPECT_EQ(found["suffix_proposed"], 49);
+  EXPECT_EQ(found["suffix_accepted"], 40);
+  EXPECT_FALSE(found.contains("ranks"));
+  found = MetricsOf({{complete}}, true)["nacre"];
+  EXPECT_EQ(found["ranks"], (std::vector<int>{7, 5}));
+  EXPECT_EQ(found["prepared"], 3);
+}
+
 // As in the start of a stream: numbers of JavaScript have 53 bits.
 TEST_F(AnswerConvertTest, TheSeedOfMetricsIsAString) {
   v1::Complete complete = Complete();

@@ -8,8 +8,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -238,10 +241,16 @@ TEST_F(LosslessTest, ChoicesEqualTheTargetAloneWithTheirSeeds) {
   EXPECT_TRUE(service_.KvReturnsToEmpty());
 }
 
+enum class DraftOf {
+  kPair,
+  kForeign,      // random weights: nearly all that it says is wrong
+  kAdversarial,  // likeliest of all it holds what it knows to be wrong
+};
+
 struct TreeCase {
   const char* name;
-  bool foreign_draft;  // random weights: nearly all that it says is wrong
-  bool suffixes;       // the target proposes tokens, too
+  DraftOf draft;
+  bool suffixes;  // the target proposes tokens, too
   // Beside the shape that a request has without naming one.
   const char* tree = "";
   v1::Method method = v1::METHOD_ASYNC;
@@ -259,6 +268,28 @@ std::string ForeignDraft() {
   return folder;
 }
 
+// The pair's draft with its last norm negated, and so all of its logits.
+std::string AdversarialDraft() {
+  const std::string folder = testing::TestFolder("adversarial_draft");
+  for (const char* name : {"/config.json", "/tokenizer.model"}) {
+    testing::WriteFile(folder + name, testing::ReadFile(DraftModel() + name));
+  }
+  std::string bytes = testing::ReadFile(DraftModel() + "/model.safetensors");
+  uint64_t header_size = 0;
+  std::memcpy(&header_size, bytes.data(), sizeof(header_size));
+  const size_t begin = sizeof(header_size) + header_size;
+  const auto header = nlohmann::json::parse(
+      bytes.substr(sizeof(header_size), static_cast<size_t>(header_size)));
+  const auto offsets = header["model.norm.weight"]["data_offsets"];
+  // The last byte of a bf16 has its sign.
+  for (size_t i = offsets[0].get<size_t>() + 1; i < offsets[1].get<size_t>();
+       i += 2) {
+    bytes[begin + i] = static_cast<char>(bytes[begin + i] ^ 0x80);
+  }
+  testing::WriteFile(folder + "/model.safetensors", bytes);
+  return folder;
+}
+
 class LosslessBranchesTest : public ::testing::TestWithParam<TreeCase> {};
 
 // Drafts that send branches, which the target's steps verify; one stream, then
@@ -267,7 +298,11 @@ TEST_P(LosslessBranchesTest, EqualTheTargetAlone) {
   tools::Cluster::Options options = Service::Options(/*drafts=*/2);
   options.more_args.coordinator = {"--draft-rows", "6"};
   options.metrics_port = 0;
-  if (GetParam().foreign_draft) options.draft_model = ForeignDraft();
+  if (GetParam().draft == DraftOf::kForeign) {
+    options.draft_model = ForeignDraft();
+  } else if (GetParam().draft == DraftOf::kAdversarial) {
+    options.draft_model = AdversarialDraft();
+  }
   if (GetParam().suffixes) {
     options.more_args.target = {"--suffix-drafter", "on"};
   }
@@ -326,20 +361,32 @@ constexpr char kStatic[] =
 INSTANTIATE_TEST_SUITE_P(
     Trees, LosslessBranchesTest,
     ::testing::Values(
-        TreeCase{"good", false, false}, TreeCase{"foreign", true, false},
-        TreeCase{"good_and_suffixes", false, true},
-        TreeCase{"cape", false, false, "cape"},
-        TreeCase{"cape_foreign", true, true, "cape"},
-        TreeCase{"eagle2", false, true, kEagle2},
-        TreeCase{"eagle2_foreign", true, false, kEagle2},
-        TreeCase{"static", false, false, kStatic},
-        TreeCase{"static_foreign", true, true, kStatic},
-        TreeCase{"sd_cape", false, false, "cape", v1::METHOD_SD},
-        TreeCase{"sd_best", false, false, "best", v1::METHOD_SD},
-        TreeCase{"sd_eagle2_foreign", true, false, kEagle2, v1::METHOD_SD},
-        TreeCase{"pearl_eagle2", false, false, kEagle2, v1::METHOD_PEARL},
-        TreeCase{"pearl_static", false, false, kStatic, v1::METHOD_PEARL},
-        TreeCase{"pearl_best_foreign", true, false, "best", v1::METHOD_PEARL}),
+        TreeCase{"good", DraftOf::kPair, false},
+        TreeCase{"foreign", DraftOf::kForeign, false},
+        TreeCase{"good_and_suffixes", DraftOf::kPair, true},
+        TreeCase{"cape", DraftOf::kPair, false, "cape"},
+        TreeCase{"cape_foreign", DraftOf::kForeign, true, "cape"},
+        TreeCase{"eagle2", DraftOf::kPair, true, kEagle2},
+        TreeCase{"eagle2_foreign", DraftOf::kForeign, false, kEagle2},
+        TreeCase{"static", DraftOf::kPair, false, kStatic},
+        TreeCase{"static_foreign", DraftOf::kForeign, true, kStatic},
+        TreeCase{"sd_cape", DraftOf::kPair, false, "cape", v1::METHOD_SD},
+        TreeCase{"sd_best", DraftOf::kPair, false, "best", v1::METHOD_SD},
+        TreeCase{"sd_eagle2_foreign", DraftOf::kForeign, false, kEagle2,
+                 v1::METHOD_SD},
+        TreeCase{"pearl_eagle2", DraftOf::kPair, false, kEagle2,
+                 v1::METHOD_PEARL},
+        TreeCase{"pearl_static", DraftOf::kPair, false, kStatic,
+                 v1::METHOD_PEARL},
+        TreeCase{"pearl_best_foreign", DraftOf::kForeign, false, "best",
+                 v1::METHOD_PEARL},
+        TreeCase{"pearl_cape", DraftOf::kPair, false, "cape", v1::METHOD_PEARL},
+        TreeCase{"adversarial", DraftOf::kAdversarial, true},
+        TreeCase{"eagle2_adversarial", DraftOf::kAdversarial, false, kEagle2},
+        TreeCase{"sd_cape_adversarial", DraftOf::kAdversarial, false, "cape",
+                 v1::METHOD_SD},
+        TreeCase{"pearl_static_adversarial", DraftOf::kAdversarial, false,
+                 kStatic, v1::METHOD_PEARL}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Different methods and parameters side by side on the same workers.

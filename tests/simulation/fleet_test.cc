@@ -300,6 +300,25 @@ TEST(Trees, MoreRowsThanTwoOfADraftFindMoreMismatches) {
   }
 }
 
+// However long the chains are that pay: of a draft that is nearly always right,
+// many times as fast as its target.
+TEST(Trees, AreNeverBelowChains) {
+  for (const double alpha : {0.8, 0.97, 0.99, 0.995}) {
+    for (const double cost_ratio : {10.0, 20.0, 40.0}) {
+      for (const int tree_rows : {1, 2, 8, 16}) {
+        FleetOptions options = Trees(cost_ratio);
+        options.alpha = alpha;
+        options.tree_rows = tree_rows;
+        const double trees = Simulated(options).tokens_per_second();
+        options.draft_rows = 1;
+        const double chain = Simulated(options).tokens_per_second();
+        EXPECT_GT(trees, 0.98 * chain)
+            << "alpha " << alpha << " c " << cost_ratio << " of " << tree_rows;
+      }
+    }
+  }
+}
+
 // A message that is longer on its way than a target's step: late nodes are
 // those of tokens that have been committed meanwhile, and count all the same.
 TEST(Trees, HopsStarveNoTarget) {

@@ -186,5 +186,79 @@ TEST(StepRows, IsWithinHalfAPercentOfTheBestOfAllNumbers) {
   }
 }
 
+// A chain may have 32 tokens where a tree may have 16 nodes: the tree must not
+// be the shorter of them.
+TEST(StepRows, ABestPathIsAsLongAsAChain) {
+  std::vector<std::pair<int, float>> nodes;
+  for (int i = 0; i < 12; ++i) nodes.push_back({i, -0.1f});
+  for (int i = 0; i < 12; ++i) nodes.push_back({i, -0.5f});  // beside each
+  const TokenTree tree = MakeTree(nodes);
+  StepTree session = {&tree, 10, 4};
+  std::vector<int> likeliest;
+  session.Likeliest(64, &likeliest);
+  EXPECT_EQ(likeliest, (std::vector<int>{0, 1, 2, 3}));
+  session.path_goes_on = true;
+  session.Likeliest(64, &likeliest);
+  EXPECT_EQ(likeliest, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  session.Likeliest(6, &likeliest);
+  EXPECT_EQ(likeliest, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  // Of the first six one is beside the path: it stays, and all are ten.
+  session.most = 6;
+  session.Likeliest(64, &likeliest);
+  EXPECT_EQ(likeliest, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 12}));
+  // As many as the path has: there are no more rows than before.
+  session.most = 12;
+  session.Likeliest(64, &likeliest);
+  EXPECT_EQ(likeliest.size(), 12);
+  session.most = 1;
+  EXPECT_EQ(ChooseStepRows({session}, {1, 1, 512}, Curve({{1, 100}, {9, 101}})),
+            std::vector<int>{10});
+  EXPECT_EQ(ChooseStepRows({session}, {1, 1, 7}, Curve({{1, 100}, {9, 101}})),
+            std::vector<int>{6});
+}
+
+TEST(StepRows, MoreNodesHaveAllOfFewer) {
+  std::minstd_rand random(7);
+  std::vector<int> fewer;
+  std::vector<int> more;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::pair<int, float>> nodes;
+    for (int i = 0; i < 60; ++i) {
+      const int parent = random() % 3 == 0
+                             ? static_cast<int>(random() % (i + 1))
+                             : std::max(0, i - static_cast<int>(random() % 3));
+      nodes.push_back({parent, -0.01f * static_cast<float>(random() % 200)});
+    }
+    const TokenTree tree = MakeTree(nodes);
+    const int depth = 1 + static_cast<int>(random() % 40);
+    const int most = 1 + static_cast<int>(random() % 20);
+    const StepTree session = {
+        .tree = &tree, .max_depth = depth, .most = most, .path_goes_on = true};
+    std::vector<int> path;
+    tree.BestPath(&path);
+    const int length = std::min(depth, static_cast<int>(path.size()));
+    fewer.clear();
+    for (int count = 1; count <= 64; ++count) {
+      session.Likeliest(count, &more);
+      ASSERT_LE(more.size(), std::max(most, length));
+      ASSERT_LE(more.size(), fewer.size() + 1);
+      ASSERT_TRUE(
+          std::includes(more.begin(), more.end(), fewer.begin(), fewer.end()));
+      int beside = 0;
+      for (const int node : more) {
+        beside += std::count(path.begin(), path.end(), node) == 0 ? 1 : 0;
+        const int parent = tree.nodes()[node].parent;
+        ASSERT_TRUE(parent == TokenTree::kRoot ||
+                    std::binary_search(more.begin(), more.end(), parent));
+      }
+      // A slot each.
+      ASSERT_LE(beside, most);
+      fewer = more;
+    }
+    ASSERT_GE(static_cast<int>(more.size()),
+              std::min(length, static_cast<int>(tree.nodes().size())));
+  }
+}
+
 }  // namespace
 }  // namespace nacre::speculation
