@@ -90,10 +90,11 @@ void LimitFlags::Register(FlagSet* flags) {
   flags->Add("draft-rows", "N", &draft_rows,
              "nodes of its token tree that a step of a draft expands for a "
              "session, the likeliest first; 1: chains alone");
-  flags->Add("tree-rows", "N", &tree_rows,
-             "most nodes of such a tree that a step of a target verifies for a "
-             "session, or its best path where that is longer; of best it takes "
-             "those that pay; 0: the best path alone");
+  flags->Add(
+      "tree-rows", "N", &tree_rows,
+      "most nodes of such a tree that a step of a target verifies for a "
+      "session; after these its best path goes on; of best it takes those "
+      "that pay; 0: the best path alone");
   flags->Add("queue-timeout", "DURATION", &queue_timeout,
              "how long a request waits for room");
   flags->AddSwitch("hold-without-target", &hold_without_target,

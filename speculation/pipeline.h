@@ -81,7 +81,7 @@ struct TargetPlan {
   // own.) False while the draft rests: it does not say again that none will.
   bool holds_last_row = false;
   // Of a tree: the most of its nodes that one step verifies, none deeper than
-  // the window. A best path that is longer goes on, as a chain would. The
+  // the window; after these the best path goes on, as a chain would. The
   // target chooses how many (step_rows.h). 0: the best path alone, a chain.
   int tree_rows = 0;
   // ... or tree_rows at most, whatever they cost.

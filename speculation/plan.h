@@ -100,7 +100,7 @@ struct PlanInputs {
   // ... and of which shape: chain is best with one node.
   TreeSpec tree;
   // Most nodes, where draft_rows is more than one, that a step of the target
-  // verifies, but for a best path that is longer.
+  // verifies; after these its best path goes on.
   int tree_rows = 0;
   StepCosts costs;
 };

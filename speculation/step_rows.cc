@@ -70,9 +70,8 @@ void StepTree::Likeliest(int count, std::vector<int>* nodes) const {
   }
   std::vector<int> path;
   tree->BestPath(&path);
-  const size_t depth = std::min(path.size(), static_cast<size_t>(max_depth));
-  path.resize(depth);
-  const size_t all = std::min(static_cast<size_t>(count), depth);
+  path.resize(std::min(path.size(), static_cast<size_t>(max_depth)));
+  const size_t all = static_cast<size_t>(std::min(count, kMaxWindow));
   // What they have of it is its beginning.
   const size_t chosen = nodes->size();
   for (const int node : path) {

@@ -35,8 +35,8 @@ struct StepTree {
   bool takes_all = false;  // as many as there are, whatever they cost
   bool is_local = false;   // its nodes are the target's own
   double worth = 1;        // of its tokens, of those of the others, > 0
-  // Its best path may be longer than `most`, as a chain would be: then it goes
-  // on where the likeliest nodes have ended, until all are as many as the path.
+  // After these its best path goes on, as a chain would: most + max_depth rows
+  // at most, and kMaxWindow.
   bool path_goes_on = false;
   bool operator==(const StepTree&) const = default;
 

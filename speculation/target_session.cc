@@ -156,12 +156,14 @@ absl::optional<StepTree> TargetSession::NextTree() const {
     return absl::nullopt;
   }
   // What is beside the path stands in slots, the path at positions.
-  return StepTree{.tree = &buffer_.tree(),
-                  .max_depth = StepLimit(),
-                  .most = std::min({options_.plan.tree_rows, options_.num_slots,
-                                    kMaxWindow}),
-                  .takes_all = options_.plan.takes_all,
-                  .path_goes_on = !options_.plan.takes_all};
+  return StepTree{
+      .tree = &buffer_.tree(),
+      .max_depth = StepLimit(),
+      .most =
+          std::min({options_.plan.tree_rows, options_.num_slots, kMaxWindow}),
+      .takes_all = options_.plan.takes_all,
+      .path_goes_on = !options_.plan.takes_all &&
+                      options_.plan.tree_rows < options_.plan.window};
 }
 
 absl::Span<const int32_t> TargetSession::BeginStep() {
