@@ -127,6 +127,7 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
   if (const int gap = tag.position - seen.rows->length();
       seen.num_early == 0 && gap > 0 && seen.rows->SkipTo(tag.position)) {
     seen.asked += gap;
+    num_lost_ += static_cast<uint64_t>(gap);
   }
   const int known = seen.rows->length() + seen.num_early - tag.position;
   const int count =
@@ -141,6 +142,8 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
     // Features that the target had no more room for are lost, no error.
     if (known >= 0 || seen.max_lag == model::RowReader::kAnyLag) {
       ++num_malformed_;
+    } else {
+      num_lost_ += static_cast<uint64_t>(-known);
     }
     GiveUp(it->second, known < 0           ? "some are missing"
                        : AreFinite(values) ? "more came than was asked for"
@@ -184,6 +187,7 @@ void RowReceiver::Settle(Session* session) {
 }
 
 void RowReceiver::GiveUp(Session* session, const char* why) {
+  ++num_given_up_;
   spdlog::warn(
       "session {} drafts with the {} rows of its target that it has: {}",
       session->id, session->seen->rows->length(), why);
@@ -229,11 +233,16 @@ bool RowReceiver::OnLost(uint64_t channel) {
 
 void RowReceiver::OnCommit(Session& session) {
   SeenTarget& seen = *session.seen;
-  // Of the last committed token the target has no row.
+  // Of the last committed token the target has no row. Nor may it have features
+  // of the text that the session was opened with: until some have come, none of
+  // these is late.
+  const bool counts_all =
+      seen.max_lag == model::RowReader::kAnyLag || !seen.rows->empty();
+  const int known = std::max(seen.rows->length() + seen.num_early,
+                             counts_all ? 0 : seen.opened_length);
   ++num_commits_;
   num_missing_ += static_cast<uint64_t>(
-      std::max(0, session.schedule.committed_length() - 1 -
-                      seen.rows->length() - seen.num_early));
+      std::max(0, session.schedule.committed_length() - 1 - known));
   Settle(&session);
   // Such as a target that does not know of rows.
   if (seen.waits &&
@@ -249,6 +258,8 @@ worker::TensorUse RowReceiver::use() const {
   use.row_commits = num_commits_;
   use.missing_rows = num_missing_;
   use.malformed_rows = num_malformed_;
+  use.lost_rows = num_lost_;
+  use.given_up = num_given_up_;
   return use;
 }
 

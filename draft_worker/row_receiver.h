@@ -92,7 +92,7 @@ class RowReceiver {
   void AskOn(const Session& session, SeenTarget* seen);
   // Nothing more is to come.
   static void EndRows(Session* session);
-  // ... and the log says why.
+  // ... and the log says why, and a metric counts it.
   void GiveUp(Session* session, const char* why);
 
   worker::TensorReader* const tensors_;
@@ -103,6 +103,8 @@ class RowReceiver {
   std::atomic<uint64_t> num_commits_{0};
   std::atomic<uint64_t> num_missing_{0};
   std::atomic<uint64_t> num_malformed_{0};
+  std::atomic<uint64_t> num_lost_{0};
+  std::atomic<uint64_t> num_given_up_{0};
   bool has_logged_room_ = false;
   const std::shared_ptr<TensorInbox> inbox_;  // outlives this in calls to it
 };

@@ -423,9 +423,12 @@ TEST_F(FeatureReceiverTest, TheFirstRowsMayBeLostAndNoOthers) {
   EXPECT_EQ(
       static_cast<const nacre::testing::TargetTable*>(last_target_)->first, 3);
   fixture_->Commit(1, 5, {1, 2, 3});
+  EXPECT_EQ(fixture_->engine->tensor_use().lost_rows, 3u);
   Send(1, 5, 7);  // one is missing
   EXPECT_THAT(Drafted(), IsEmpty());
   EXPECT_EQ(last_target_->length(), 4);
+  EXPECT_EQ(fixture_->engine->tensor_use().lost_rows, 4u);
+  EXPECT_EQ(fixture_->engine->tensor_use().given_up, 1u);
   EXPECT_THAT(reader_.open, IsEmpty()) << "it asks no more";
 }
 
@@ -435,10 +438,15 @@ TEST_F(FeatureReceiverTest, ManyRowsMayBeLostAtFirst) {
   open.token_ids.assign(1500, 3);
   open.prompt_length = 1500;
   Open(open);
-  Send(1, 1499, 1500);
+  // None of these is late. That of the token that was committed last is not
+  // due, that of the one before is.
+  fixture_->Commit(1, 1500, {7, 8});
+  EXPECT_EQ(fixture_->engine->tensor_use().missing_rows, 2u);
+  Send(1, 1499, 1502);
+  EXPECT_EQ(fixture_->engine->tensor_use().lost_rows, 1499u);
   EXPECT_EQ(Drafted().size(), 3u);
-  fixture_->Commit(1, 1500, {1, 2, 3});
-  Send(1, 1500, 1503);
+  fixture_->Commit(1, 1502, {1, 2, 3});
+  Send(1, 1502, 1505);
   EXPECT_EQ(Drafted().size(), 3u);
   EXPECT_EQ(reader_.open.size(), 1u);
 }

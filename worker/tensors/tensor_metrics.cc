@@ -65,6 +65,10 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
                   "Positions that had no row yet, added up over these commits: "
                   "how far rows lag behind.",
                   static_cast<double>(use.missing_rows));
+  families->Count("nacre_draft_target_rows_lost_total",
+                  "Positions of which the target had no row to send: taken "
+                  "over from its prefix cache, or dropped for want of room.",
+                  static_cast<double>(use.lost_rows));
   families->Count(kDropped, kDroppedHelp, static_cast<double>(use.stale),
                   {{"reason", "stale"}});
   families->Count(kDropped, kDroppedHelp,
@@ -75,9 +79,9 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
                   {{"reason", "nccl"}});
   families->Count("nacre_draft_tensor_channels_lost_total",
                   "Sessions that go on without hidden states, or without more "
-                  "keys: their target could not be reached, was lost, or "
-                  "refused.",
-                  static_cast<double>(stats.lost_channels));
+                  "rows: their target could not be reached, was lost, refused, "
+                  "or had lost rows.",
+                  static_cast<double>(stats.lost_channels + use.given_up));
   families->Gauge("nacre_draft_tensor_nccl_links",
                   "Targets whose hidden states come from GPU to GPU.",
                   stats.links);

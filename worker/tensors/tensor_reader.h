@@ -35,6 +35,10 @@ struct TensorUse {
   uint64_t missing_rows = 0;
   // Runs of rows that could be none of their session's: it takes no more.
   uint64_t malformed_rows = 0;
+  // Positions before a run of rows of which the target had none to send.
+  uint64_t lost_rows = 0;
+  // Sessions that take no more rows, for what came or did not come.
+  uint64_t given_up = 0;
 };
 
 // A reader. Called on the transport's threads, one channel's calls in order:

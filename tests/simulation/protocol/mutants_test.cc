@@ -20,7 +20,7 @@
 namespace nacre::protocol {
 namespace {
 
-constexpr uint64_t kSeeds = 4'000;
+constexpr uint64_t kSeeds = 10'000;
 
 struct MeasuredLaw {
   LawCase law_case;

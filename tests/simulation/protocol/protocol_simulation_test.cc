@@ -84,7 +84,7 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.late, 10 * per_mille);
   EXPECT_GT(total.cached, 100 * per_mille);
   EXPECT_GT(total.policy_stops, 500 * per_mille);
-  EXPECT_GT(total.ended_trees, 20 * per_mille);
+  EXPECT_GT(total.ended_trees, 10 * per_mille);
   EXPECT_GT(total.other_trees, 500 * per_mille);
   EXPECT_GT(total.unservable, per_mille);
   EXPECT_GT(total.hidden, 20 * per_mille);

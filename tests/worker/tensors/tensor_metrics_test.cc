@@ -62,6 +62,8 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
   use.row_commits = 11;
   use.missing_rows = 12;
   use.malformed_rows = 13;
+  use.lost_rows = 14;
+  use.given_up = 15;
   const Samples samples = telemetry::Collect(OfDraft(stats, use));
   const std::string labels = "{role=\"draft\",worker=\"host:1\"";
   const std::string own = labels + "}";
@@ -74,10 +76,11 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
       {"nacre_draft_target_rows_total" + own, 10},
       {"nacre_draft_target_row_commits_total" + own, 11},
       {"nacre_draft_target_rows_missing_total" + own, 12},
+      {"nacre_draft_target_rows_lost_total" + own, 14},
       {dropped + ",reason=\"stale\"}", 4},
       {dropped + ",reason=\"malformed\"}", 2 + 13},
       {dropped + ",reason=\"nccl\"}", 8},
-      {"nacre_draft_tensor_channels_lost_total" + own, 1},
+      {"nacre_draft_tensor_channels_lost_total" + own, 1 + 15},
       {"nacre_draft_tensor_nccl_links" + own, 3},
       {"nacre_draft_tensor_nccl_failures_total" + own, 6},
       {"nacre_draft_tensors_received_nccl_total" + own, 7}};
