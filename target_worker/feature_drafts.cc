@@ -179,7 +179,8 @@ void FeatureDrafts::DropPending(EngineSession& session, int left) {
 void FeatureDrafts::FeedPending(const Step& step, double ns_price) {
   sessions_.clear();
   for (EngineSession* session : step.sessions) {
-    if (session->ahead.features == nullptr ||
+    // One that has ended has no keys any more, and looks at nothing.
+    if (session->ahead.features == nullptr || session->schedule.finished() ||
         session->ahead.features->num_pending < 2) {
       continue;
     }

@@ -135,6 +135,29 @@ TEST(TargetEngineGlide, ALongTextIsFedUnpaid) {
   EXPECT_GE(fixture.drafter->last->first_cleared, 1299);
 }
 
+// Nor is it fed when its session has ended, and has no keys any more.
+TEST(TargetEngineGlide, ALongTextWithAShortAnswer) {
+  nacre::testing::TableModelOptions model = ShowingModel(4, 2048);
+  model.context_length = 4096;
+  model.kv_capacity_tokens = 1 << 14;
+  worker::StepBudget budget;
+  budget.max_rows = 4096;
+  budget.prefill_chunk = 4096;
+  Features fixture(std::move(model), /*percent_a_row=*/0, false, budget,
+                   /*over_kv=*/true);
+  int calls = 0;
+  fixture.drafter->on_call = [&fixture, &calls](int) {
+    fixture.now_ns += 2'000;
+    ++calls;
+  };
+  OpenTarget open = MakeOpen(1, Prompt(1300, 4), 2);
+  open.suffixes.emplace();
+  open.ignore_eos = true;
+  fixture.Open(open);
+  fixture.RunToEnd(1);
+  EXPECT_EQ(calls, 1) << "after the first step alone";
+}
+
 // What a session cannot pay to feed its draft forgets, and goes on where the
 // text is.
 TEST(TargetEngineGlide, WhatCannotBePaidForIsForgotten) {

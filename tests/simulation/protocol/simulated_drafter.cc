@@ -218,9 +218,11 @@ void SimulatedDrafter::Begin(const Sequence& sequence, int position) const {
   if (position <= sequence.known_end) {
     Wrong(sequence, "forgets in vain what it knew before ", position);
   }
-  // (It may have waited for more than one call feeds, or come to a gap.)
+  // (It may have waited for more than one call feeds, until too many waited, or
+  // come to a gap.)
   if (sequence.lacked_room && position != sequence.kept_row &&
       position != gap_end &&
+      position - sequence.kept_row < FeatureDrafts::kMostPending - 1 &&
       sequence.kept_row - sequence.known_end < FeatureDrafts::kMostGiven) {
     Wrong(sequence, "forgets row ", sequence.kept_row,
           ", which it need not, and begins with ", position);
