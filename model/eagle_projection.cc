@@ -9,6 +9,7 @@
 #include "model/draft_files.h"
 #include "model/eagle_folder.h"
 #include "model/feature_step.h"
+#include "model/first_forward.h"
 
 namespace nacre::model {
 namespace {
@@ -76,6 +77,8 @@ absl::StatusOr<std::unique_ptr<EagleProjection>> EagleProjection::Load(
   std::unique_ptr<EagleProjection> projection(
       new EagleProjection(std::move(opened.config), *std::move(weights),
                           opened.layout.is_third, model));
+  NACRE_RETURN_IF_ERROR(
+      InDraftFile(path, ProbeSource(model, projection.get())));
   NACRE_ASSIGN_OR_RETURN(projection->fingerprint_,
                          EagleFingerprint(path, *opened.checkpoint));
   projection->description_ = absl::StrFormat(

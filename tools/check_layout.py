@@ -152,6 +152,7 @@ TESTED_BY = {
     "model/config_fields.cc": "tests/model/config_test.cc",
     "model/config_rope.cc": "tests/model/config_test.cc",
     "model/draft_files.cc": "tests/model/medusa_heads_test.cc",
+    "model/first_forward.cc": "tests/worker/process/own_draft_kinds_test.cc",
     "model/draft_tensors.cc": "tests/model/eagle_model_test.cc",
     "model/eagle_folder.cc": "tests/model/eagle_model_test.cc",
     "model/eagle_projection.cc": "tests/model/remote_eagle_test.cc",

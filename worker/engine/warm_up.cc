@@ -2,39 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <memory>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
-#include "model/logit_row.h"
+#include "model/first_forward.h"
 #include "model/sampler.h"
 
 namespace nacre::worker {
 namespace {
 
 constexpr std::array<int, 5> kRows = {1, 2, 4, 8, 16};
-
-// A token that a draft never says has -inf.
-absl::Status CheckFinite(absl::Span<const float> logits, int vocab_size) {
-  const size_t size = static_cast<size_t>(vocab_size);
-  for (size_t row = 0; (row + 1) * size <= logits.size(); ++row) {
-    const absl::Span<const float> values = logits.subspan(row * size, size);
-    if (model::IsSoundRow(values.data(), vocab_size)) continue;
-    auto bad = std::find_if(values.begin(), values.end(), [](float x) {
-      return std::isnan(x) || (std::isinf(x) && x > 0);
-    });
-    if (bad == values.end()) bad = values.begin();  // all are -inf
-    return absl::DataLossError(absl::StrCat(
-        "the first forward gave no numbers: row ", row, ", token id ",
-        bad - values.begin(), " has the logit ", *bad,
-        ": the weights are damaged, or the device computes wrongly"));
-  }
-  return absl::OkStatus();
-}
 
 // The steps that are measured, all of one sequence.
 class WarmUpSteps {
@@ -129,7 +109,7 @@ absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
   // Also the canary: a device that cannot do this serves no session.
   NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> logits,
                          steps.WithLogits(std::max(1, max_rows)));
-  NACRE_RETURN_IF_ERROR(CheckFinite(logits, model->info().vocab_size));
+  NACRE_RETURN_IF_ERROR(model::CheckNumbers(logits, model->info().vocab_size));
   std::vector<StepTime> times;
   for (const int rows : kRows) {
     if (rows > max_rows) break;

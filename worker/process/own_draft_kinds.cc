@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "model/draft_files.h"
 #include "model/eagle_model.h"
+#include "model/first_forward.h"
 #include "model/glide_model.h"
 #include "model/medusa_heads.h"
 
@@ -13,13 +15,18 @@ namespace {
 absl::StatusOr<OwnDraft> LoadMedusa(const std::string& path,
                                     model::LanguageModel* model) {
   NACRE_ASSIGN_OR_RETURN(auto heads, model::MedusaHeads::Load(path, *model));
+  NACRE_RETURN_IF_ERROR(
+      model::InDraftFile(path, model::ProbeHeads(model, heads.get())));
   OwnDraft draft;
   draft.description = heads->description();
   draft.heads = std::move(heads);
   return draft;
 }
 
-OwnDraft OfDrafter(auto drafter) {
+absl::StatusOr<OwnDraft> OfDrafter(const std::string& path,
+                                   model::LanguageModel* model, auto drafter) {
+  NACRE_RETURN_IF_ERROR(
+      model::InDraftFile(path, model::ProbeDrafter(model, drafter.get())));
   OwnDraft draft;
   draft.description = drafter->description();
   draft.drafter = std::move(drafter);
@@ -29,13 +36,13 @@ OwnDraft OfDrafter(auto drafter) {
 absl::StatusOr<OwnDraft> LoadEagle(const std::string& path,
                                    model::LanguageModel* model) {
   NACRE_ASSIGN_OR_RETURN(auto eagle, model::EagleModel::Load(path, model));
-  return OfDrafter(std::move(eagle));
+  return OfDrafter(path, model, std::move(eagle));
 }
 
 absl::StatusOr<OwnDraft> LoadGlide(const std::string& path,
                                    model::LanguageModel* model) {
   NACRE_ASSIGN_OR_RETURN(auto glide, model::GlideModel::Load(path, *model));
-  return OfDrafter(std::move(glide));
+  return OfDrafter(path, model, std::move(glide));
 }
 
 constexpr OwnDraftKind kKinds[] = {

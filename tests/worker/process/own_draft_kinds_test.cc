@@ -3,9 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/backend_factory.h"
+#include "model/eagle_projection.h"
+#include "model/load_model.h"
+#include "model/safetensors.h"
 #include "worker/process/options.h"
 
 namespace nacre::worker {
@@ -37,6 +50,104 @@ TEST(OwnDraftKindsTest, AnyTwoExcludeEachOther) {
                   HasSubstr(absl::StrCat("--", OwnDraftKinds()[i].flag)));
     }
   }
+}
+
+// Of a kind a folder of the bundled target's draft, by its flag.
+std::string BundledDraft(const OwnDraftKind& kind) {
+  return absl::StrCat(NACRE_MODELS, "/", kind.flag);
+}
+
+// Writes NaN over the first row, or all of a vector, of a tensor of BF16.
+void Damage(const std::string& file, const model::TensorEntry& entry) {
+  ASSERT_EQ(entry.dtype, "BF16");
+  const std::string nan = "\xc0\x7f";
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(static_cast<std::streamoff>(entry.offset));
+  for (int64_t i = 0; i < entry.shape.back(); ++i) stream << nan;
+  ASSERT_TRUE(stream.flush().good());
+}
+
+// Calls `check` with a copy of the folder for each of its tensors whose name
+// ends so, in which that one is damaged.
+void ForEachDamage(const std::string& folder, const std::string& end,
+                   const std::function<void(const std::string& copy)>& check) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.path().extension() != ".safetensors") continue;
+    const auto opened = model::SafetensorsFile::Open(file.path());
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    for (const auto& [name, entry] : (*opened)->tensors()) {
+      if (!absl::EndsWith(name, end)) continue;
+      SCOPED_TRACE(name);
+      const std::string copy =
+          absl::StrCat(::testing::TempDir(), "own_draft_kinds_damaged");
+      std::filesystem::remove_all(copy);
+      std::filesystem::copy(folder, copy);
+      Damage(absl::StrCat(copy, "/", file.path().filename().string()), entry);
+      check(copy);
+      std::filesystem::remove_all(copy);
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 0) << "no tensor is called so";
+}
+
+// The bundled target.
+class LoadOwnDraftTest : public ::testing::Test {
+ protected:
+  LoadOwnDraftTest() {
+    kernels::BackendOptions options;
+    options.kind = "cpu";
+    backend_ = *kernels::CreateBackend(options);
+    auto model = model::LoadModel(absl::StrCat(NACRE_MODELS, "/target"),
+                                  backend_.get(), {.kv_cache_bytes = 1 << 20});
+    EXPECT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+  static void ExpectNoNumbers(const absl::Status& status,
+                              const std::string& folder) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::AllOf(::testing::StartsWith(folder + ": "),
+                                 HasSubstr("no numbers"),
+                                 HasSubstr("the weights are damaged")));
+  }
+
+  std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<model::LanguageModel> model_;
+};
+
+TEST_F(LoadOwnDraftTest, LoadsWhatGivesNumbers) {
+  for (const OwnDraftKind& kind : OwnDraftKinds()) {
+    const auto draft = kind.load(BundledDraft(kind), model_.get());
+    EXPECT_TRUE(draft.ok()) << draft.status();
+  }
+}
+
+TEST_F(LoadOwnDraftTest, RefusesWhatGivesNone) {
+  const std::map<std::string, std::vector<std::string>> ends = {
+      {"medusa", {"0.0.linear.weight", "1.0.linear.weight"}},
+      {"eagle", {"fc.weight", "down_proj.weight", "lm_head.weight"}},
+      {"glide",
+       {"cross_attn.q_proj.weight", "cross_attn.o_proj.weight",
+        "down_proj.weight", "lm_head.weight"}}};
+  for (const OwnDraftKind& kind : OwnDraftKinds()) {
+    for (const std::string& end : ends.at(kind.flag)) {
+      SCOPED_TRACE(absl::StrCat(kind.flag, " ", end));
+      ForEachDamage(BundledDraft(kind), end, [&](const std::string& folder) {
+        ExpectNoNumbers(kind.load(folder, model_.get()).status(), folder);
+      });
+    }
+  }
+}
+
+TEST_F(LoadOwnDraftTest, RefusesFeaturesThatAreNoNumbers) {
+  const std::string eagle = absl::StrCat(NACRE_MODELS, "/eagle");
+  EXPECT_TRUE(model::EagleProjection::Load(eagle, model_.get()).ok());
+  ForEachDamage(eagle, "fc.weight", [&](const std::string& folder) {
+    ExpectNoNumbers(model::EagleProjection::Load(folder, model_.get()).status(),
+                    folder);
+  });
 }
 
 }  // namespace
