@@ -244,6 +244,8 @@ class Trainer:
         self._best, self._tried = state["best"], state["tried"]
         self._schedule.step, self._schedule.spent = state["step"], state["seconds"]
         self._schedule.cpu_spent = state["cpu_seconds"]
+        # With more time than before the run is not as far as it was.
+        self._tried[-1]["due"] = min(self._tried[-1]["due"], self._due())
         print(f"goes on at step {self._schedule.step}", flush=True)
         return True
 

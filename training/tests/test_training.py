@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from nacre_training import losses, trainer
 from nacre_training.__main__ import main
 from nacre_training.checkpoint import read_model
+from nacre_training.schedule import Schedule
 
 from . import toy
 
@@ -261,6 +262,29 @@ class RunTest(unittest.TestCase):
         self.check_that_it_goes_on(of("eagle3"), "whole_eagle", "stopped_eagle")
         self.check_that_it_goes_on(of("medusa"), "whole_medusa", "stopped_medusa")
         self.check_that_it_goes_on(of("glide"), "whole_glide", "stopped_glide")
+
+    def test_a_run_that_gets_more_time_is_still_evaluated(self):
+        class Stop(Exception):
+            pass
+
+        evaluate, steps = trainer.Trainer._evaluate, []
+
+        def stop_at_the_third(self):
+            evaluate(self)
+            steps.append(self._schedule.step)
+            if len(steps) == 3:
+                raise Stop
+
+        def distill(minutes):
+            self.distill("longer", epochs=1000, evaluations=4, minutes=minutes)
+
+        # A step takes a second.
+        with mock.patch.object(trainer.Trainer, "_evaluate", stop_at_the_third), \
+                mock.patch.object(Schedule, "elapsed", lambda self: float(self.step)):
+            with self.assertRaises(Stop):
+                distill(1)
+            distill(2)
+        self.assertEqual(steps, [0, 15, 30, 60, 90, 120])
 
     def test_time_of_the_processor_ends_a_run(self):
         self.distill("short", epochs=1000, **{"cpu-minutes": 0.02})
