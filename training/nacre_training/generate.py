@@ -1,8 +1,9 @@
 """`text`: a running service writes the text that drafts are trained on.
 
 Each prompt is continued once at each temperature, with a seed that follows from
---seed, the prompt's id and the temperature: the same command writes the same
-corpus. A run that was stopped goes on where it was.
+--seed, the prompt's id and the temperature. The texts stand in the order of the
+prompts, whichever is ready first: the same command writes the same corpus. Only
+--minutes ends it where the clock says. A run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="default %(default)s")
     parser.add_argument("--limit", type=int, help="use only the first N prompts")
     parser.add_argument("--minutes", type=float,
-                        help="begin no text after so many (default: write all)")
+                        help="begin no text after so many: how many texts that are "
+                             "depends on the machine (default: write all)")
 
 
 def read_prompts(paths: Iterable[pathlib.Path]) -> List[dict]:
@@ -147,10 +149,11 @@ def _write_all(client, arguments, missing, total: int, writer: CorpusWriter) -> 
     pool = concurrent.futures.ThreadPoolExecutor(arguments.streams)
     try:
         futures = [pool.submit(write, job) for job in missing]
-        for future in concurrent.futures.as_completed(futures):
+        for future in futures:
             text = future.result()
             if text is None:
-                continue
+                # What others began still is left out: it would leave a gap.
+                break
             writer.add(text)
             done, tokens = done + 1, tokens + len(text.token_ids)
             progress.at(done, f"{tokens} tokens")
