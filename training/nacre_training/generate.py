@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="JSON lines with `prompt` (to continue) or `text` (a "
                              "document to use as it is), perhaps `id`; repeatable")
     parser.add_argument("--never", type=pathlib.Path, action="append", default=[],
-                        help="test prompts, JSON lines with `prompt`: a prompt or "
-                             "document that holds one is an error; repeatable")
+                        help="test prompts, JSON lines with `prompt` or `text`: a prompt "
+                             "or document that holds one is an error; repeatable")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the corpus")
     parser.add_argument("--temperatures", default="0,0.8,1",
                         help="each prompt is continued at each (default %(default)s)")
@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_prompts(paths: Iterable[pathlib.Path]) -> List[dict]:
-    """The lines of prompts files, each with `id` and one of `prompt` and `text`."""
+    """The lines of prompts files, each with `id` and one of `prompt` and `text`.
+    TrainingError: a line has neither, or an empty one."""
     prompts = []
     for path in paths:
         try:
@@ -57,21 +58,33 @@ def read_prompts(paths: Iterable[pathlib.Path]) -> List[dict]:
             raise TrainingError(f"{path}: {error.strerror}") from None
         for number, line in enumerate(lines, 1):
             try:
-                fields = json.loads(line)
-                kind = "prompt" if "prompt" in fields else "text"
-                prompts.append({"id": str(fields.get("id", f"{path.stem}-{number}")),
-                                kind: fields[kind]})
-            except (KeyError, TypeError, ValueError) as error:
-                raise TrainingError(f"{path}: line {number}: {error!r}") from None
+                prompts.append(_prompt(json.loads(line), f"{path.stem}-{number}"))
+            except ValueError as error:
+                raise TrainingError(f"{path}: line {number}: {error}") from None
     return prompts
+
+
+def _prompt(fields, name: str) -> dict:
+    """`name`: of a line that has no `id`. ValueError: it is not a prompt."""
+    kinds = [kind for kind in ("prompt", "text")
+             if isinstance(fields, dict) and kind in fields]
+    if not kinds:
+        raise ValueError("neither `prompt` nor `text` is there")
+    text = fields[kinds[0]]
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"`{kinds[0]}` is not a text, or an empty one")
+    return {"id": str(fields.get("id", name)), kinds[0]: text}
+
+
+def _words(line: dict) -> str:
+    return line["prompt"] if "prompt" in line else line["text"]
 
 
 def refuse_test_prompts(prompts: List[dict], never: List[dict]) -> None:
     """TrainingError: a line holds one of the test prompts."""
     for line in prompts:
-        text = line.get("prompt") or line["text"]
         for test in never:
-            if test["prompt"].strip() in text:
+            if _words(test).strip() in _words(line):
                 raise TrainingError(f"prompt {line['id']} holds the test prompt "
                                     f"{test['id']}: a draft must not be trained on it")
 

@@ -77,6 +77,12 @@ class PromptsTest(unittest.TestCase):
             with self.assertRaisesRegex(TrainingError, f"prompt {bad['id']} holds"):
                 refuse_test_prompts([good, bad], never)
 
+    def test_a_test_prompt_may_be_a_document(self):
+        never = [{"id": "t", "text": "Question: How many?\n"}]
+        refuse_test_prompts([{"id": "g", "prompt": "Question: How much?"}], never)
+        with self.assertRaisesRegex(TrainingError, "prompt p holds the test prompt t"):
+            refuse_test_prompts([{"id": "p", "prompt": "Question: How many?\nA:"}], never)
+
     def test_lines_end_where_json_does(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "p.jsonl")
@@ -85,9 +91,19 @@ class PromptsTest(unittest.TestCase):
                                     for line in lines), encoding="utf-8")
             self.assertEqual(read_prompts([path]), [
                 {"id": "p-1", "prompt": "a\u2028b"}, {"id": "7", "text": "c"}])
-            path.write_text('{"id": 1}\n')
-            with self.assertRaisesRegex(TrainingError, "line 1.*text"):
-                read_prompts([path])
+
+    def test_says_which_line_is_no_prompt(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "p.jsonl")
+            for line, said in (('{"id": 1}', "neither `prompt` nor `text`"),
+                               ('["prompt"]', "neither `prompt` nor `text`"),
+                               ('{"prompt": ""}', "`prompt` is not a text, or an empty"),
+                               ('{"prompt": " ", "text": "a"}', "`prompt` is not"),
+                               ('{"text": 7}', "`text` is not"),
+                               ("", "Expecting value")):
+                path.write_text('{"prompt": "a"}\n' + line + '\n{"text": "b"}\n')
+                with self.assertRaisesRegex(TrainingError, "p.jsonl: line 2: " + said):
+                    read_prompts([path])
 
     def test_a_prompt_is_asked_at_each_temperature_and_a_document_once(self):
         jobs = jobs_of([{"id": "a", "prompt": "x"}, {"id": "b", "text": "y"}], [0, 0.8])
