@@ -17,7 +17,7 @@
 namespace nacre::integration {
 namespace {
 
-constexpr int kTokens = 300;
+constexpr int kTokens = 600;
 constexpr int kStreams = 6;
 // When it has so many of them, a stream kills its target.
 constexpr uint32_t kEarlier = 40;

@@ -91,16 +91,27 @@ TEST(TargetEngineGlide, EveryTokenIsFedOnce) {
   EXPECT_GT(fixture.Accepted(), 50 / 3);
 }
 
+// One step reads a prompt of up to 4,096 tokens.
+struct LongTexts : Features {
+  LongTexts()
+      : Features(Model(), /*percent_a_row=*/0, false, Budget(),
+                 /*over_kv=*/true) {}
+  static nacre::testing::TableModelOptions Model() {
+    nacre::testing::TableModelOptions model = ShowingModel(4, 2048);
+    model.context_length = 4096;
+    model.kv_capacity_tokens = 1 << 14;
+    return model;
+  }
+  static worker::StepBudget Budget() {
+    worker::StepBudget budget;
+    budget.max_rows = budget.prefill_chunk = 4096;
+    return budget;
+  }
+};
+
 // No look feeds more of a long text than it may.
 TEST(TargetEngineGlide, ALongTextIsFedInParts) {
-  nacre::testing::TableModelOptions model = ShowingModel(4, 2048);
-  model.context_length = 4096;
-  model.kv_capacity_tokens = 1 << 14;
-  worker::StepBudget budget;
-  budget.max_rows = 4096;
-  budget.prefill_chunk = 4096;
-  Features fixture(std::move(model), /*percent_a_row=*/0, false, budget,
-                   /*over_kv=*/true);
+  LongTexts fixture;
   OpenTarget open = MakeOpen(1, Prompt(1300, 4), 40);
   open.suffixes.emplace();
   open.ignore_eos = true;
@@ -115,14 +126,7 @@ TEST(TargetEngineGlide, ALongTextIsFedInParts) {
 
 // Nor is any of it paid for, however long calls take: none of it is forgotten.
 TEST(TargetEngineGlide, ALongTextIsFedUnpaid) {
-  nacre::testing::TableModelOptions model = ShowingModel(4, 2048);
-  model.context_length = 4096;
-  model.kv_capacity_tokens = 1 << 14;
-  worker::StepBudget budget;
-  budget.max_rows = 4096;
-  budget.prefill_chunk = 4096;
-  Features fixture(std::move(model), /*percent_a_row=*/0, false, budget,
-                   /*over_kv=*/true);
+  LongTexts fixture;
   fixture.drafter->on_call = [&fixture](int) { fixture.now_ns += 2'000; };
   // A text that another worker has begun is given, too.
   OpenTarget open = MakeOpen(1, Prompt(1300, 4), 200);
@@ -137,14 +141,7 @@ TEST(TargetEngineGlide, ALongTextIsFedUnpaid) {
 
 // Nor is it fed when its session has ended, and has no keys any more.
 TEST(TargetEngineGlide, ALongTextWithAShortAnswer) {
-  nacre::testing::TableModelOptions model = ShowingModel(4, 2048);
-  model.context_length = 4096;
-  model.kv_capacity_tokens = 1 << 14;
-  worker::StepBudget budget;
-  budget.max_rows = 4096;
-  budget.prefill_chunk = 4096;
-  Features fixture(std::move(model), /*percent_a_row=*/0, false, budget,
-                   /*over_kv=*/true);
+  LongTexts fixture;
   int calls = 0;
   fixture.drafter->on_call = [&fixture, &calls](int) {
     fixture.now_ns += 2'000;
