@@ -64,7 +64,7 @@ class ProductOps {
   virtual ~ProductOps() = default;
 
   // PackedMatrix::size_bytes of what Pack makes of these, whose values are not
-  // read.
+  // read; more, where fewer bytes turn out to say the same.
   virtual int64_t PackedBytes(absl::Span<const HostMatrix> parts) const = 0;
 
   // Repacks weights; several matrices with equal cols are stacked by rows (q, k

@@ -213,6 +213,8 @@ TESTED_BY = {
     "kernels/cpu/dense_matrix.cc": "tests/kernels/batch_invariance_test.cc",
     "kernels/cpu/elementwise.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/gemm.cc": "tests/kernels/cpu_accuracy_test.cc",
+    **{f"kernels/cpu/{name}.cc": "tests/kernels/cpu_coded_test.cc"
+       for name in ("coded_weights", "gemm_avx512coded")},
     "kernels/cpu/gemm_avx512bf16.cc": "tests/kernels/cpu_rounded_test.cc",
     "kernels/cpu/quantized_gemm.cc": "tests/kernels/cpu_quantized_test.cc",
     **{f"kernels/cpu/quantized_gemm_{cpu}.cc":

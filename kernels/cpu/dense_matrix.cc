@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/status_macros.h"
+#include "hwy/aligned_allocator.h"
 #include "kernels/host_memory.h"
 
 namespace nacre::kernels {
@@ -61,12 +62,22 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
     const StackedWeights& weights, WeightType type, const GemmKernels& kernels,
     RunRanges run) {
   std::unique_ptr<DenseMatrix> packed(new DenseMatrix(weights, type, kernels));
+  if (packed->MayBeCoded(weights)) {
+    const size_t bytes = packed->num_units() * packed->unit_weights() /
+                         kCodedStepWeights * kCodedStepBytes;
+    NACRE_ASSIGN_OR_RETURN(packed->memory_,
+                           AllocateHostBuffer(bytes + kPrefetchBytes));
+    packed->Code(weights, run);
+    return packed;
+  }
   NACRE_ASSIGN_OR_RETURN(packed->memory_, AllocateHostBuffer(packed->Bytes()));
+  char* const memory = static_cast<char*>(packed->memory_->data());
   const auto pack = [&](const StackedWeights& rows, int unit) {
+    const size_t first = unit * packed->unit_weights();
     if (packed->is_bf16_) {
-      packed->PackUnit<BF16Pair>(rows, unit);
+      packed->PackUnit<BF16Pair>(rows, unit, memory + first * sizeof(uint16_t));
     } else {
-      packed->PackUnit<float>(rows, unit);
+      packed->PackUnit<float>(rows, unit, memory + first * sizeof(float));
     }
   };
   run(packed->num_units(), [&](int begin, int end) {
@@ -76,15 +87,72 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
   return packed;
 }
 
+// A unit in 16 bits, on its way to 12.
+using UnitInPairs = hwy::AlignedFreeUniquePtr<uint16_t[]>;
+
+bool DenseMatrix::MayBeCoded(const StackedWeights& weights) const {
+  constexpr int kSamples = 8;
+  if (!rounds_inputs_ || kernels_.coded == nullptr ||
+      Bytes() < kernels_.min_coded_bytes) {
+    return false;
+  }
+  const size_t steps = unit_weights() / kCodedStepWeights;
+  const UnitInPairs pairs = hwy::AllocateAligned<uint16_t>(unit_weights());
+  const auto coded = hwy::AllocateAligned<uint8_t>(steps * kCodedStepBytes);
+  std::vector<WeightPatch> patches;
+  const int samples = std::min(kSamples, num_units());
+  for (int i = 0; i < samples; ++i) {
+    const int unit = static_cast<int>(int64_t{num_units()} * i / samples);
+    weights.ForUnits(static_cast<int>(unit_outputs()), unit, unit + 1,
+                     [&](const StackedWeights& rows, int) {
+                       PackUnit<BF16Pair>(rows, unit, pairs.get());
+                     });
+    CodedUnit codes;
+    ChooseExponents(pairs.get(), steps, &codes);
+    kernels_.coded->encode(pairs.get(), steps, codes, coded.get(), &patches);
+  }
+  return static_cast<int64_t>(patches.size()) * kWeightsPerPatch <=
+         static_cast<int64_t>(unit_weights()) * samples;
+}
+
+void DenseMatrix::Code(const StackedWeights& weights, RunRanges run) {
+  const size_t steps = unit_weights() / kCodedStepWeights;
+  auto* const memory = static_cast<uint8_t*>(memory_->data());
+  coded_.resize(static_cast<size_t>(num_units()));
+  std::vector<std::vector<WeightPatch>> patches(coded_.size());
+  run(num_units(), [&](int begin, int end) {
+    const UnitInPairs pairs = hwy::AllocateAligned<uint16_t>(unit_weights());
+    weights.ForUnits(static_cast<int>(unit_outputs()), begin, end,
+                     [&](const StackedWeights& rows, int unit) {
+                       PackUnit<BF16Pair>(rows, unit, pairs.get());
+                       ChooseExponents(pairs.get(), steps, &coded_[unit]);
+                       kernels_.coded->encode(
+                           pairs.get(), steps, coded_[unit],
+                           memory + unit * steps * kCodedStepBytes,
+                           &patches[unit]);
+                     });
+  });
+  size_t count = 0;
+  for (const auto& of_unit : patches) count += of_unit.size();
+  patches_.reserve(count);
+  for (size_t unit = 0; unit < coded_.size(); ++unit) {
+    coded_[unit].patches = patches_.data() + patches_.size();
+    patches_.insert(patches_.end(), patches[unit].begin(), patches[unit].end());
+    coded_[unit].patches_end = patches_.data() + patches_.size();
+  }
+}
+
 template <class Word>
-void DenseMatrix::PackUnit(const StackedWeights& weights, int unit) {
+void DenseMatrix::PackUnit(const StackedWeights& weights, int unit,
+                           void* to_unit) const {
   const int outputs = static_cast<int>(unit_outputs());
   const int words =
       static_cast<int>(cells_) * kDenseCellInputs / (is_bf16_ ? 2 : 1);
-  auto* const out = static_cast<Word*>(memory_->data()) +
-                    static_cast<size_t>(unit) * words * outputs;
+  auto* const out = static_cast<Word*>(to_unit);
   const int first = unit * outputs;
   const int present = std::min(outputs, rows_ - first);
+  if (present < outputs)
+    std::memset(to_unit, 0, unit_weights() * sizeof(Word) / (is_bf16_ ? 2 : 1));
   for (int word = 0; word < words; word += kPiece) {
     const int size = std::min(kPiece, words - word);
     for (int o = 0; o < present; ++o) {
@@ -125,9 +193,11 @@ void DenseMatrix::Multiply(const void* packed, int rows, int unit_begin,
   args.outputs = rows_;
   args.cells = cells_;
   args.y = y;
-  const auto multiply = rounds_inputs_ ? kernels_.multiply_rounded
-                        : is_bf16_     ? kernels_.multiply_bf16
-                                       : kernels_.multiply_f32;
+  args.coded = coded_.data();
+  const auto multiply = !coded_.empty()  ? kernels_.coded->multiply
+                        : rounds_inputs_ ? kernels_.multiply_rounded
+                        : is_bf16_       ? kernels_.multiply_bf16
+                                         : kernels_.multiply_f32;
   multiply(args, unit_begin, unit_end);
 }
 

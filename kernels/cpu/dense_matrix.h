@@ -1,15 +1,20 @@
 // Weight matrix in float32 or bf16, in the panels of kernels/cpu/gemm.h, and
-// its product.
+// its product. A large one in bf16 is kept in 12 bits a weight where that gives
+// the same products sooner (kernels/cpu/coded_weights.h).
 //
 // Immutable; owns its memory.
 
 #ifndef KERNELS_CPU_DENSE_MATRIX_H_
 #define KERNELS_CPU_DENSE_MATRIX_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/cpu/coded_weights.h"
 #include "kernels/cpu/cpu_matrix.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/row_tiling.h"
@@ -27,14 +32,17 @@ class DenseMatrix : public CpuMatrix {
       const StackedWeights& weights, WeightType type,
       const GemmKernels& kernels, RunRanges run);
 
-  // size_bytes() of what Create makes.
+  // size_bytes() of what Create makes, or more: how many weights have no code
+  // is not known before they are read.
   static size_t Bytes(const StackedWeights& weights, WeightType type,
                       const GemmKernels& kernels);
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
   int64_t size_bytes() const override {
-    return static_cast<int64_t>(memory_->size_bytes());
+    return static_cast<int64_t>(memory_->size_bytes() +
+                                coded_.size() * sizeof(CodedUnit) +
+                                patches_.size() * sizeof(WeightPatch));
   }
   size_t ActivationBytes(int rows) const override;
   int num_tiles(int rows) const override { return Tiling(rows).count; }
@@ -49,11 +57,17 @@ class DenseMatrix : public CpuMatrix {
   DenseMatrix(const StackedWeights& weights, WeightType type,
               const GemmKernels& kernels);
   size_t Bytes() const;
+  size_t unit_weights() const {
+    return cells_ * kDenseCellInputs * unit_outputs();
+  }
   RowTiling Tiling(int rows) const;
   size_t unit_outputs() const { return size_t{kUnitVectors} * kernels_.lanes; }
   // Word is a float32, or two bf16 inputs.
   template <class Word>
-  void PackUnit(const StackedWeights& weights, int unit);
+  void PackUnit(const StackedWeights& weights, int unit, void* to) const;
+  // Whether codes stand for nearly all of the weights, by some of the units.
+  bool MayBeCoded(const StackedWeights& weights) const;
+  void Code(const StackedWeights& weights, RunRanges run);
 
   const GemmKernels kernels_;
   const int rows_;
@@ -62,6 +76,9 @@ class DenseMatrix : public CpuMatrix {
   const bool rounds_inputs_;
   const size_t cells_;  // of a unit
   std::unique_ptr<Buffer> memory_;
+  // Of weights in 12 bits, else empty.
+  std::vector<CodedUnit> coded_;
+  std::vector<WeightPatch> patches_;
 };
 
 }  // namespace nacre::kernels

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 
+#include "kernels/cpu/coded_weights.h"
 #include "kernels/cpu/gemm_loop.h"
 #include "kernels/cpu/row_tiling.h"
 
@@ -48,6 +49,10 @@ struct GemmKernels {
   // Whether that is by products of pairs: numbers below 2^-126 tell them from
   // fused multiply-adds.
   bool has_pair_products = false;
+  // Of bf16 weights with rounded activations, the same bits from less memory;
+  // for matrices of so many bytes: smaller ones may stay in a cache.
+  const CodedKernels* coded = nullptr;
+  size_t min_coded_bytes = size_t{1} << 20;
 };
 
 // The table of the best target that this CPU supports.
@@ -55,8 +60,8 @@ GemmKernels ChooseGemmKernels();
 // The same without what is written for one kind of CPU.
 GemmKernels PortableGemmKernels();
 
-// Rounded products by those of pairs of AVX-512; false, and `kernels` as it
-// was, on a CPU without them.
+// Rounded products by those of pairs of AVX-512, and of weights in 12 bits
+// where the CPU can; false, and `kernels` as it was, on a CPU without them.
 bool UsePairProducts(GemmKernels* kernels);
 
 }  // namespace nacre::kernels

@@ -30,6 +30,8 @@
 
 namespace nacre::kernels {
 
+struct CodedUnit;  // kernels/cpu/coded_weights.h
+
 // Weights are fetched this far ahead of their use; a packed matrix has as much
 // room past it.
 inline constexpr size_t kPrefetchBytes = 8192;
@@ -46,6 +48,7 @@ struct GemmArgs {
   int outputs = 0;                    // rows of W
   size_t cells = 0;                   // of a unit
   float* y = nullptr;                 // [rows, outputs]
+  const CodedUnit* coded = nullptr;   // of each unit, if weights are codes
 };
 
 // Some cells of one unit times the rows of one tile.
@@ -59,6 +62,10 @@ struct GemmSegment {
   const char* ahead;
   size_t ahead_step;
   size_t ahead_cell;
+  // Of weights that are codes: of all units, and where this one is.
+  const CodedUnit* coded;
+  int unit;
+  size_t first_cell;
 };
 
 using RunGemmSegment = void (*)(const GemmSegment&);
@@ -70,11 +77,20 @@ struct GemmRuns {
   const RunGemmSegment* shared;  // more
 };
 
-// Tiles [tile_begin, tile_end) times one unit.
+// Cells [begin, end) of a unit, which lie at `weights`.
+struct UnitCells {
+  int unit;
+  size_t begin;
+  size_t end;
+  const char* weights;
+};
+
+// Tiles [tile_begin, tile_end) times some cells of one unit, added to y but for
+// the first cells.
 template <class Cells>
-void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
-                  int tile_begin, int tile_end, bool fetch,
-                  const RunGemmSegment* run) {
+void MultiplyCells(const GemmArgs& args, const UnitCells& cells,
+                   const RowTiling& tiling, int tile_begin, int tile_end,
+                   bool fetch, const RunGemmSegment* run) {
   constexpr size_t kOutputs = Cells::kUnitOutputs;
   constexpr size_t kChunkCells =
       std::max<size_t>(1, kChunkBytes / Cells::kBytes);
@@ -83,13 +99,23 @@ void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
   const size_t num_rows =
       static_cast<size_t>(tiling.begin(tile_end) - first_row);
   const size_t tiles = static_cast<size_t>(tile_end - tile_begin);
+  const size_t first_output = cells.unit * kOutputs;
+  const size_t count = std::min(kOutputs, args.outputs - first_output);
+  float* const y = args.y + size_t{1} * first_row * args.outputs + first_output;
   std::fill_n(sums, num_rows * kOutputs, 0.0f);
+  for (size_t row = 0; row < num_rows && cells.begin > 0; ++row) {
+    std::memcpy(sums + row * kOutputs, y + row * args.outputs,
+                count * sizeof(float));
+  }
   GemmSegment segment;
   segment.ahead_step = fetch ? Cells::kStepBytes / tiles : 0;
   segment.ahead_cell = fetch ? Cells::kTailBytes / tiles : 0;
-  segment.weights = args.weights + unit * args.cells * Cells::kBytes;
-  for (size_t c = 0; c < args.cells; c += kChunkCells) {
-    segment.cells = std::min(kChunkCells, args.cells - c);
+  segment.weights = cells.weights;
+  segment.coded = args.coded;
+  segment.unit = cells.unit;
+  for (size_t c = cells.begin; c < cells.end; c += kChunkCells) {
+    segment.first_cell = c;
+    segment.cells = std::min(kChunkCells, cells.end - c);
     const size_t bytes = segment.cells * Cells::kBytes;
     for (int tile = tile_begin; tile < tile_end; ++tile) {
       const size_t row = static_cast<size_t>(tiling.begin(tile));
@@ -105,11 +131,9 @@ void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
     }
     segment.weights += bytes;
   }
-  const size_t first_output = unit * kOutputs;
-  const size_t count = std::min(kOutputs, args.outputs - first_output);
   for (size_t row = 0; row < num_rows; ++row) {
-    std::memcpy(args.y + (first_row + row) * args.outputs + first_output,
-                sums + row * kOutputs, count * sizeof(float));
+    std::memcpy(y + row * args.outputs, sums + row * kOutputs,
+                count * sizeof(float));
   }
 }
 
@@ -130,7 +154,9 @@ void MultiplyUnits(const GemmArgs& args, int unit_begin, int unit_end,
                                         : tiles > 1         ? runs.few
                                                             : runs.alone;
       for (int unit = begin; unit < end; ++unit) {
-        MultiplyUnit<Cells>(args, unit, tiling, t, tile_end, fetch, run);
+        const UnitCells cells = {unit, 0, args.cells,
+                                 args.weights + unit * unit_bytes};
+        MultiplyCells<Cells>(args, cells, tiling, t, tile_end, fetch, run);
       }
     }
   }

@@ -1,0 +1,283 @@
+// The products of pairs of AVX-512 (gemm_avx512bf16.cc) of weights in 12 bits,
+// which are decoded between memory and registers: VBMI looks up the exponents
+// of 64 codes in an instruction.
+
+#include "hwy/base.h"
+#include "kernels/cpu/coded_weights.h"
+#include "kernels/cpu/gemm.h"
+
+#if HWY_ARCH_X86
+
+// GCC's own intrinsics, inlined: https://gcc.gnu.org/PR105593.
+#if HWY_COMPILER_GCC && !HWY_COMPILER_CLANG
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")
+#include "kernels/cpu/pair_products-inl.h"
+
+namespace nacre::kernels {
+namespace {
+
+struct CodedCells : PairCells {
+  static constexpr size_t kStepBytes = kCodedStepBytes;
+  static constexpr size_t kBytes = kCellPairs * kStepBytes;
+};
+static_assert(kCodedStepWeights * sizeof(uint16_t) == PairCells::kStepBytes);
+
+// A unit's exponents, in registers. A look-up takes the last 6 bits of a byte:
+// 16 entries four times, and what lies above a code does not matter.
+struct Exponents {
+  explicit Exponents(const CodedUnit& unit)
+      : low(Repeat(unit.low)), high(Repeat(unit.high)) {}
+  static __m512i Repeat(const uint8_t* table) {
+    return _mm512_broadcast_i32x4(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  }
+
+  const __m512i low;
+  const __m512i high;
+};
+
+// mask ? a : b, bit by bit.
+inline __m512i Select(__m512i mask, __m512i a, __m512i b) {
+  return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
+}
+
+// 64 weights: their signs and fractions, and what their codes stand for.
+inline void Join(__m512i signs, __m512i codes, const Exponents& exponents,
+                 __m512i* out) {
+  const __m512i fraction = _mm512_set1_epi8(0x7F);
+  const __m512i low =
+      Select(fraction, signs, _mm512_permutexvar_epi8(codes, exponents.low));
+  const __m512i high =
+      Select(fraction, _mm512_permutexvar_epi8(codes, exponents.high), signs);
+  out[0] = _mm512_unpacklo_epi8(low, high);
+  out[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+// The weights of a step in 16 bits.
+inline void Decode(const char* from, const Exponents& exponents,
+                   __m512i (&weights)[kUnitVectors]) {
+  const __m512i codes = _mm512_load_si512(from + 128);
+  Join(_mm512_load_si512(from), codes, exponents, weights);
+  Join(_mm512_load_si512(from + 64), _mm512_srli_epi16(codes, 4), exponents,
+       weights + 2);
+}
+
+// The first patch of a step that is not before `step`.
+const WeightPatch* FindPatch(const CodedUnit& unit, size_t step) {
+  return std::lower_bound(
+      unit.patches, unit.patches_end, step,
+      [](const WeightPatch& patch, size_t s) { return patch.step < s; });
+}
+
+// Puts a step's patches where they belong; returns the first of a later step.
+const WeightPatch* Apply(const WeightPatch* patch, const WeightPatch* end,
+                         __m512i (&weights)[kUnitVectors]) {
+  alignas(64) uint16_t values[kCodedStepWeights];
+  for (int i = 0; i < kUnitVectors; ++i) {
+    _mm512_store_si512(values + size_t{32} * i, weights[i]);
+  }
+  const uint32_t step = patch->step;
+  for (; patch != end && patch->step == step; ++patch) {
+    values[patch->place] = patch->value;
+  }
+  LoadPairs(reinterpret_cast<const char*>(values), weights);
+  return patch;
+}
+
+// kLines lines of weights to come are fetched each step.
+template <int kRows, int kLines>
+void RunCoded(const GemmSegment& s) {
+  PairSums<kRows> sums(s.sums);
+  const CodedUnit& unit = s.coded[s.unit];
+  const Exponents exponents(unit);
+  const char* w = s.weights;
+  const char* ahead = s.ahead;
+  const char* x = s.x;
+  size_t step = s.first_cell * kCellPairs;
+  const size_t end = step + s.cells * kCellPairs;
+  const WeightPatch* patch = FindPatch(unit, step);
+  const WeightPatch* const patches_end = unit.patches_end;
+  size_t next_patch = patch == patches_end ? end : patch->step;
+  for (; step < end; ++step) {
+    for (int line = 0; line < kLines; ++line) {
+      _mm_prefetch(ahead + size_t{64} * line, _MM_HINT_T0);
+    }
+    ahead += s.ahead_step;
+    __m512i weights[kUnitVectors];
+    Decode(w, exponents, weights);
+    if (step == next_patch) {
+      patch = Apply(patch, patches_end, weights);
+      next_patch = patch == patches_end ? end : patch->step;
+    }
+    sums.Add(weights, x);
+    w += CodedCells::kStepBytes;
+    x += sizeof(uint32_t) * kRows;
+  }
+  sums.Store();
+}
+
+template <int kLines>
+constexpr RunGemmSegment kCodedRuns[PairCells::kTileRows] = {
+    RunCoded<1, kLines>, RunCoded<2, kLines>, RunCoded<3, kLines>,
+    RunCoded<4, kLines>, RunCoded<5, kLines>, RunCoded<6, kLines>};
+
+// Cells [begin, end) of a unit in 16 bits.
+void DecodeCells(const char* from, const CodedUnit& unit, size_t begin,
+                 size_t end, char* out) {
+  const Exponents exponents(unit);
+  const WeightPatch* patch = FindPatch(unit, begin * kCellPairs);
+  for (size_t step = begin * kCellPairs; step < end * kCellPairs; ++step) {
+    for (size_t line = 0; line < CodedCells::kStepBytes; line += 64) {
+      _mm_prefetch(from + kPrefetchBytes + line, _MM_HINT_T0);
+    }
+    __m512i weights[kUnitVectors];
+    Decode(from, exponents, weights);
+    if (patch != unit.patches_end && patch->step == step) {
+      patch = Apply(patch, unit.patches_end, weights);
+    }
+    for (int i = 0; i < kUnitVectors; ++i) {
+      _mm512_store_si512(out + size_t{64} * i, weights[i]);
+    }
+    from += CodedCells::kStepBytes;
+    out += PairCells::kStepBytes;
+  }
+}
+
+// Many rows: what all of them pass is decoded once, into the level-2 cache.
+void MultiplyDecoded(const GemmArgs& args, int unit_begin, int unit_end) {
+  constexpr size_t kCells = 128;
+  alignas(64) char decoded[kCells * PairCells::kBytes];
+  const RowTiling tiling(args.rows, PairCells::kTileRows);
+  for (int unit = unit_begin; unit < unit_end; ++unit) {
+    const char* const from =
+        args.weights + unit * args.cells * CodedCells::kBytes;
+    for (size_t c = 0; c < args.cells; c += kCells) {
+      const UnitCells cells = {unit, c, std::min(c + kCells, args.cells),
+                               decoded};
+      DecodeCells(from + c * CodedCells::kBytes, args.coded[unit], c, cells.end,
+                  decoded);
+      for (int t = 0; t < tiling.count; t += PairCells::kTilesTogether) {
+        MultiplyCells<PairCells>(
+            args, cells, tiling, t,
+            std::min(t + PairCells::kTilesTogether, tiling.count),
+            /*fetch=*/false, kPairRuns<0>);
+      }
+    }
+  }
+}
+
+void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
+  if (args.rows > PairCells::kTilesTogether * PairCells::kTileRows) {
+    MultiplyDecoded(args, unit_begin, unit_end);
+  } else {
+    MultiplyUnits<CodedCells>(args, unit_begin, unit_end,
+                              {kCodedRuns<3>, kCodedRuns<2>, kCodedRuns<1>});
+  }
+}
+
+// The code of each exponent, and 0 of those without.
+struct Codes {
+  explicit Codes(const CodedUnit& unit) {
+    alignas(64) uint8_t codes[256] = {};
+    for (int code = kExponentCodes - 1; code >= 0; --code) {
+      codes[unit.high[code] << 1 | unit.low[code] >> 7] =
+          static_cast<uint8_t>(code);
+    }
+    for (int i = 0; i < 4; ++i) {
+      tables[i] = _mm512_load_si512(codes + 64 * i);
+    }
+  }
+  __m512i Of(__m512i exponents) const {
+    return _mm512_mask_blend_epi8(
+        _mm512_movepi8_mask(exponents),
+        _mm512_permutex2var_epi8(tables[0], exponents, tables[1]),
+        _mm512_permutex2var_epi8(tables[2], exponents, tables[3]));
+  }
+
+  __m512i tables[4];
+};
+
+// 64 weights: Join's inputs, and which of them have no code.
+struct Split {
+  Split(const uint16_t* from, const Codes& table, const Exponents& exponents) {
+    const __m512i byte = _mm512_set1_epi16(0xFF);
+    const __m512i a = _mm512_load_si512(from);
+    const __m512i b = _mm512_load_si512(from + 32);
+    const __m512i low = _mm512_packus_epi16(_mm512_and_si512(a, byte),
+                                            _mm512_and_si512(b, byte));
+    const __m512i high =
+        _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
+    signs = Select(_mm512_set1_epi8(0x7F), low, high);
+    codes = table.Of(Select(_mm512_set1_epi8(1), _mm512_srli_epi16(low, 7),
+                            _mm512_add_epi8(high, high)));
+    __m512i again[2];
+    Join(signs, codes, exponents, again);
+    lost = ~(_mm512_cmpeq_epi16_mask(again[0], a) |
+             uint64_t{_mm512_cmpeq_epi16_mask(again[1], b)} << 32);
+  }
+
+  __m512i signs;
+  __m512i codes;
+  uint64_t lost;  // by place
+};
+
+void Encode(const uint16_t* weights, size_t steps, const CodedUnit& unit,
+            uint8_t* coded, std::vector<WeightPatch>* patches) {
+  const Codes table(unit);
+  const Exponents exponents(unit);
+  for (size_t step = 0; step < steps; ++step) {
+    __m512i codes[2];
+    for (int half = 0; half < 2; ++half) {
+      const Split split(weights + 64 * half, table, exponents);
+      _mm512_store_si512(coded + 64 * half, split.signs);
+      codes[half] = split.codes;
+      for (uint64_t lost = split.lost; lost != 0; lost &= lost - 1) {
+        const int place = 64 * half + __builtin_ctzll(lost);
+        patches->push_back({static_cast<uint32_t>(step),
+                            static_cast<uint16_t>(place), weights[place]});
+      }
+    }
+    _mm512_store_si512(
+        coded + 128, _mm512_or_si512(codes[0], _mm512_slli_epi16(codes[1], 4)));
+    weights += kCodedStepWeights;
+    coded += kCodedStepBytes;
+  }
+}
+
+}  // namespace
+}  // namespace nacre::kernels
+HWY_POP_ATTRIBUTES
+
+namespace nacre::kernels {
+
+const CodedKernels* FindCodedKernels() {
+  static constexpr CodedKernels kKernels = {Encode, Multiply};
+  const bool has_all = __builtin_cpu_supports("avx512bf16") &&
+                       __builtin_cpu_supports("avx512vbmi") &&
+                       __builtin_cpu_supports("avx512bw") &&
+                       __builtin_cpu_supports("avx512dq") &&
+                       __builtin_cpu_supports("avx512vl");
+  return has_all ? &kKernels : nullptr;
+}
+
+}  // namespace nacre::kernels
+
+#else  // HWY_ARCH_X86
+
+namespace nacre::kernels {
+
+const CodedKernels* FindCodedKernels() { return nullptr; }
+
+}  // namespace nacre::kernels
+
+#endif  // HWY_ARCH_X86

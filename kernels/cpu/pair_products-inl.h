@@ -1,0 +1,100 @@
+// What the products of pairs of AVX-512 have in common, of weights in 16 bits
+// and in 12: the shape of a cell, and a step of it. To be included once a file,
+// within the attributes of its target, after <immintrin.h>.
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/gemm.h"
+
+namespace nacre::kernels {
+namespace {
+
+constexpr int kPairLanes = 16;
+constexpr size_t kCellPairs = kDenseCellInputs / 2;
+
+struct PairCells {
+  static constexpr size_t kUnitOutputs = size_t{kUnitVectors} * kPairLanes;
+  static constexpr size_t kStepBytes = kUnitOutputs * sizeof(uint32_t);
+  static constexpr size_t kTailBytes = 0;
+  static constexpr size_t kBytes = kCellPairs * kStepBytes;
+  static constexpr size_t kRowBytes = kCellPairs * sizeof(uint32_t);
+  static constexpr int kTileRows = 6;
+  static constexpr int kTilesTogether = 4;
+};
+
+// The sums of a tile, in registers while this lives.
+template <int kRows>
+class PairSums {
+ public:
+  explicit PairSums(float* sums) : to_(sums) {
+    for (int row = 0; row < kRows; ++row) {
+      for (int i = 0; i < kUnitVectors; ++i) {
+        sums_[row][i] = _mm512_load_ps(Place(row, i));
+      }
+    }
+  }
+  void Store() const {
+    for (int row = 0; row < kRows; ++row) {
+      for (int i = 0; i < kUnitVectors; ++i) {
+        _mm512_store_ps(Place(row, i), sums_[row][i]);
+      }
+    }
+  }
+  // Two inputs of every row and output.                 x [kRows] pairs of bf16
+  void Add(const __m512i (&weights)[kUnitVectors], const char* x) {
+    for (int row = 0; row < kRows; ++row) {
+      int32_t pair;
+      std::memcpy(&pair, x + sizeof(pair) * row, sizeof(pair));
+      const auto v = (__m512bh)_mm512_set1_epi32(pair);
+      for (int i = 0; i < kUnitVectors; ++i) {
+        sums_[row][i] =
+            _mm512_dpbf16_ps(sums_[row][i], (__m512bh)weights[i], v);
+      }
+    }
+  }
+
+ private:
+  float* Place(int row, int i) const {
+    return to_ + size_t{kPairLanes} * (row * kUnitVectors + i);
+  }
+
+  __m512 sums_[kRows][kUnitVectors];
+  float* const to_;
+};
+
+// The weights of a step in 16 bits, as they lie there.
+inline void LoadPairs(const char* from, __m512i (&weights)[kUnitVectors]) {
+  for (int i = 0; i < kUnitVectors; ++i) {
+    weights[i] = _mm512_load_si512(from + size_t{64} * i);
+  }
+}
+
+// kLines lines of weights to come are fetched each step.
+template <int kRows, int kLines>
+void RunPairs(const GemmSegment& s) {
+  PairSums<kRows> sums(s.sums);
+  const char* w = s.weights;
+  const char* ahead = s.ahead;
+  const char* x = s.x;
+  for (size_t step = 0; step < s.cells * kCellPairs; ++step) {
+    for (int line = 0; line < kLines; ++line) {
+      _mm_prefetch(ahead + size_t{64} * line, _MM_HINT_T0);
+    }
+    ahead += s.ahead_step;
+    __m512i weights[kUnitVectors];
+    LoadPairs(w, weights);
+    sums.Add(weights, x);
+    w += PairCells::kStepBytes;
+    x += sizeof(uint32_t) * kRows;
+  }
+  sums.Store();
+}
+
+template <int kLines>
+constexpr RunGemmSegment kPairRuns[PairCells::kTileRows] = {
+    RunPairs<1, kLines>, RunPairs<2, kLines>, RunPairs<3, kLines>,
+    RunPairs<4, kLines>, RunPairs<5, kLines>, RunPairs<6, kLines>};
+
+}  // namespace
+}  // namespace nacre::kernels

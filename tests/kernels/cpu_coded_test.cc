@@ -1,0 +1,189 @@
+// bf16 weights in 12 bits (kernels/cpu/coded_weights.h): the same products, bit
+// by bit, as of the weights in 16.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwy/aligned_allocator.h"
+#include "kernels/cpu/coded_weights.h"
+#include "kernels/cpu/dense_matrix.h"
+#include "kernels/cpu/gemm.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace nacre::kernels {
+namespace {
+
+using Weights = std::vector<uint16_t>;
+
+Weights RandomWeights(int outputs, int inputs, uint32_t seed) {
+  Weights weights;
+  for (const float value :
+       RandomFloats(static_cast<size_t>(outputs) * inputs, seed)) {
+    weights.push_back(ToBF16(value));
+  }
+  return weights;
+}
+
+std::unique_ptr<DenseMatrix> Pack(const GemmKernels& kernels,
+                                  const Weights& weights, int outputs) {
+  const auto run_all = [](int count, absl::FunctionRef<void(int, int)> task) {
+    task(0, count / 2);
+    task(count / 2, count);
+  };
+  const RunRanges run = run_all;  // which does not own it
+  const int inputs = static_cast<int>(weights.size()) / outputs;
+  const HostMatrix w = {DType::kBF16, weights.data(), outputs, inputs};
+  auto matrix = DenseMatrix::Create(StackedWeights({&w, 1}),
+                                    WeightType::kBF16A16, kernels, run);
+  EXPECT_TRUE(matrix.ok()) << matrix.status();
+  return *std::move(matrix);
+}
+
+std::vector<float> Multiply(const DenseMatrix& matrix, int rows) {
+  const auto x = RandomFloats(static_cast<size_t>(rows) * matrix.cols(), 9);
+  const auto packed = hwy::AllocateAligned<char>(matrix.ActivationBytes(rows));
+  matrix.PackActivations(x.data(), rows, 0, matrix.num_tiles(rows),
+                         packed.get());
+  std::vector<float> y(static_cast<size_t>(rows) * matrix.rows(), -1.0f);
+  const int half = matrix.num_units() / 2;
+  matrix.Multiply(packed.get(), rows, half, matrix.num_units(), y.data());
+  matrix.Multiply(packed.get(), rows, 0, half, y.data());
+  return y;
+}
+
+class CpuCodedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (in_12_.coded == nullptr) {
+      GTEST_SKIP() << "no AVX-512 with VBMI and BF16 here";
+    }
+    in_16_.coded = nullptr;
+    in_12_.min_coded_bytes = 0;
+  }
+
+  // Returns whether they are kept in 12 bits.
+  bool ExpectTheSameBits(const Weights& weights, int outputs,
+                         const std::vector<int>& all_rows) {
+    const auto expected = Pack(in_16_, weights, outputs);
+    const auto actual = Pack(in_12_, weights, outputs);
+    for (const int rows : all_rows) {
+      const auto y = Multiply(*expected, rows);
+      const auto same = Multiply(*actual, rows);
+      EXPECT_EQ(std::memcmp(y.data(), same.data(), y.size() * sizeof(float)), 0)
+          << rows << " rows, " << weights.size() / outputs << " inputs, "
+          << outputs << " outputs";
+    }
+    return actual->size_bytes() < expected->size_bytes();
+  }
+
+  GemmKernels in_12_ = ChooseGemmKernels();
+  GemmKernels in_16_ = in_12_;
+};
+
+const std::vector<int> kRows = {1, 2, 3, 4, 5, 6, 7, 13, 24, 25, 60};
+
+TEST_F(CpuCodedTest, ProductsHaveTheSameBits) {
+  for (const int inputs : {17, 64, 172, 1000, 1031, 2100}) {
+    for (const int outputs : {64, 100, 300}) {
+      const bool is_coded =
+          ExpectTheSameBits(RandomWeights(outputs, inputs, 1), outputs, kRows);
+      // Of few weights one without a code is too many.
+      EXPECT_TRUE(is_coded || inputs < 172);
+    }
+  }
+}
+
+// Numbers of other sizes, zeros, and what is no number: at the ends of units
+// and of what is decoded together, side by side, and over all the matrix.
+TEST_F(CpuCodedTest, WeightsWithoutACodeAreExact) {
+  constexpr int kOutputs = 200;
+  constexpr int kInputs = 2056;
+  const uint16_t others[] = {ToBF16(1e30f), ToBF16(-1e-30f), 0x0000, 0x8000,
+                             0x0001,        0x7F80,          0x7FC1};
+  for (const size_t kinds : {5, 7}) {
+    Weights weights = RandomWeights(kOutputs, kInputs, 2);
+    size_t next = 0;
+    for (size_t i = 0; i < weights.size(); i += 1500 + i % 1111) {
+      weights[i] = others[next++ % kinds];
+    }
+    for (const int output : {0, 63, 64, 199}) {
+      for (const int input : {0, 1, 7, 8, 1023, 1024, 2054, 2055}) {
+        weights[output * kInputs + input] = others[next++ % kinds];
+      }
+    }
+    EXPECT_TRUE(ExpectTheSameBits(weights, kOutputs, kRows));
+  }
+}
+
+TEST_F(CpuCodedTest, ZerosHaveACodeLikeOthers) {
+  Weights weights = RandomWeights(130, 512, 3);
+  for (size_t i = 0; i < weights.size(); i += 3) weights[i] = 0;
+  EXPECT_TRUE(ExpectTheSameBits(weights, 130, kRows));
+  std::fill(weights.begin(), weights.end(), uint16_t{0});
+  EXPECT_TRUE(ExpectTheSameBits(weights, 130, {1, 30}));
+}
+
+TEST_F(CpuCodedTest, WeightsOfManyExponentsStayAsTheyAre) {
+  Weights weights = RandomWeights(128, 512, 4);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    // 40 exponents, about as often.
+    weights[i] =
+        static_cast<uint16_t>((weights[i] & 0x807F) | (100 + i * 7 % 40) << 7);
+  }
+  EXPECT_FALSE(ExpectTheSameBits(weights, 128, kRows));
+  // In one unit of many that is not looked at, it costs time alone.
+  Weights most = RandomWeights(64 * 64, 128, 5);
+  std::copy(weights.begin(), weights.begin() + 64 * 128,
+            most.begin() + 3 * 64 * 128);
+  EXPECT_TRUE(ExpectTheSameBits(most, 64 * 64, {1, 5, 40}));
+}
+
+TEST_F(CpuCodedTest, SmallMatricesStayAsTheyAre) {
+  const GemmKernels kernels = ChooseGemmKernels();
+  const auto bytes = [&](int outputs) {
+    return Pack(kernels, RandomWeights(outputs, 1024, 6), outputs)
+        ->size_bytes();
+  };
+  EXPECT_GT(bytes(448), 448 * 1024 * 2);
+  EXPECT_LT(bytes(512), 512 * 1024 * 2 * 4 / 5);
+}
+
+// What is told before the weights are read is enough.
+TEST_F(CpuCodedTest, TakesNoMoreMemoryThanTold) {
+  const Weights weights = RandomWeights(640, 1024, 7);
+  const HostMatrix w = {DType::kBF16, weights.data(), 640, 1024};
+  const StackedWeights stacked({&w, 1});
+  EXPECT_GE(DenseMatrix::Bytes(stacked, WeightType::kBF16A16, in_12_),
+            Pack(in_12_, weights, 640)->size_bytes());
+}
+
+TEST(CodedWeightsTest, TheMostFrequentExponentsHaveCodes) {
+  constexpr size_t kSteps = 64;
+  Weights weights(kSteps * kCodedStepWeights);
+  // Exponent 60 + k, k times in 20 * 21 / 2, and of each step all.
+  size_t i = 0;
+  while (i < weights.size()) {
+    for (int k = 1; k <= 20; ++k) {
+      for (int n = 0; n < k && i < weights.size(); ++n) {
+        weights[i++] = static_cast<uint16_t>((60 + k) << 7 | 0x8000 | n);
+      }
+    }
+  }
+  CodedUnit unit;
+  ChooseExponents(weights.data(), kSteps, &unit);
+  std::set<int> exponents;
+  for (int code = 0; code < kExponentCodes; ++code) {
+    exponents.insert(unit.high[code] << 1 | unit.low[code] >> 7);
+  }
+  std::set<int> expected;
+  for (int exponent = 65; exponent <= 80; ++exponent) expected.insert(exponent);
+  EXPECT_EQ(exponents, expected);
+}
+
+}  // namespace
+}  // namespace nacre::kernels
