@@ -77,6 +77,20 @@ struct GemmRuns {
   const RunGemmSegment* shared;  // more
 };
 
+// `cells` of a tile's activations: of many rows they come from afar.
+template <class Cells>
+void FetchRows(const GemmArgs& args, const RowTiling& tiling, int tile,
+               size_t first_cell, size_t cells) {
+  const size_t row = static_cast<size_t>(tiling.begin(tile));
+  const size_t rows = static_cast<size_t>(tiling.size(tile));
+  const char* const x =
+      args.activations +
+      (row * args.cells + rows * first_cell) * Cells::kRowBytes;
+  for (size_t i = 0; i < rows * cells * Cells::kRowBytes; i += 64) {
+    __builtin_prefetch(x + i);
+  }
+}
+
 // Cells [begin, end) of a unit, which lie at `weights`.
 struct UnitCells {
   int unit;
@@ -126,6 +140,9 @@ void MultiplyCells(const GemmArgs& args, const UnitCells& cells,
       segment.ahead = segment.weights;
       if (fetch) {
         segment.ahead += kPrefetchBytes + bytes * (tile - tile_begin) / tiles;
+      }
+      if (tile + 1 < tile_end) {
+        FetchRows<Cells>(args, tiling, tile + 1, c, segment.cells);
       }
       run[rows - 1](segment);
     }
