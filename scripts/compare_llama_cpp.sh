@@ -230,8 +230,8 @@ llama_cpp_steps() {  # GGUF THREADS OUT
 measure_steps() {  # SHAPE WEIGHTS THREADS
   local out=$results/$1-$2-$3 turn side sides
   local types=("$2") type=${OF_LLAMA_CPP[$2]}
-  # Rounded inputs are for instructions that AVX-512 CPUs have.
-  [[ $2 == bf16 && $avx512 == on ]] && types+=(bf16a16)
+  # What `auto` is where the CPU has AVX512-BF16, and what llama.cpp does.
+  [[ $2 == bf16 && $avx512 == on ]] && types=(bf16a16)
   make_shape "$1" "$type"
   [[ -z $only_build ]] || return 0
   mkdir -p "$out"
