@@ -71,5 +71,11 @@ TEST_P(EagleServiceTest, ChangesNoToken) {
 
 INSTANTIATE_TEST_SUITE_P(Drafts, EagleServiceTest, ::testing::Values(0, 1));
 
+class TrainedEagleTest : public OwnDraftsTest {};
+
+TEST_F(TrainedEagleTest, Helps) {
+  ExpectTheyHelp("eagle", NACRE_MODELS "/eagle");
+}
+
 }  // namespace
 }  // namespace nacre::integration

@@ -73,5 +73,11 @@ TEST_P(GlideServiceTest, ChangesNoToken) {
 
 INSTANTIATE_TEST_SUITE_P(Drafts, GlideServiceTest, ::testing::Values(0, 1));
 
+class TrainedGlideTest : public OwnDraftsTest {};
+
+TEST_F(TrainedGlideTest, Helps) {
+  ExpectTheyHelp("glide", NACRE_MODELS "/glide");
+}
+
 }  // namespace
 }  // namespace nacre::integration

@@ -52,5 +52,11 @@ TEST_P(MedusaServiceTest, ChangeNoToken) {
 
 INSTANTIATE_TEST_SUITE_P(Drafts, MedusaServiceTest, ::testing::Values(0, 1));
 
+class TrainedMedusaTest : public OwnDraftsTest {};
+
+TEST_F(TrainedMedusaTest, Helps) {
+  ExpectTheyHelp("medusa", NACRE_MODELS "/medusa");
+}
+
 }  // namespace
 }  // namespace nacre::integration

@@ -1,6 +1,7 @@
 // Sessions of the real processes that draft from what their target computes,
 // with a draft worker and without: at every temperature each of two choices is
-// ar's, whether the drafts are right or not.
+// ar's, whether the drafts are right or not. Those that were trained are used,
+// and are right at times.
 
 #ifndef TESTS_INTEGRATION_OWN_DRAFTS_SERVICE_H_
 #define TESTS_INTEGRATION_OWN_DRAFTS_SERVICE_H_
@@ -19,13 +20,17 @@ namespace nacre::integration {
 
 inline constexpr int kOwnDraftsTokens = 24;
 
-// The parameter: how many draft workers there are.
-class OwnDraftsServiceTest : public ::testing::TestWithParam<int> {
+class OwnDraftsTest : public ::testing::Test {
  protected:
   using Choices = std::vector<std::vector<int32_t>>;
+  // Tokens of the target's own drafts.
+  struct Own {
+    uint64_t proposed = 0;
+    uint64_t accepted = 0;
+  };
 
   Choices Generate(Service& service, v1::GenerateRequest request,
-                   v1::Method method, uint64_t* accepted) {
+                   v1::Method method, Own* own) {
     request.mutable_speculation()->set_method(method);
     const auto choices = service.client().GenerateChoices(
         request, kCallTimeout, [](uint32_t, const v1::Chunk&) {});
@@ -35,11 +40,51 @@ class OwnDraftsServiceTest : public ::testing::TestWithParam<int> {
     for (const v1::Complete& complete : *choices) {
       tokens.emplace_back(complete.token_ids().begin(),
                           complete.token_ids().end());
-      *accepted += complete.speculation().suffix_accepted();
+      own->proposed += complete.speculation().suffix_proposed();
+      own->accepted += complete.speculation().suffix_accepted();
     }
     return tokens;
   }
 
+  // Of a draft that was trained: it is looked at, and right at times. That must
+  // hold on a busy machine as well. The first look of a process is free, and
+  // each request has a credit of half a step for its own. So steps are so long
+  // that a look would have to take a hundred times what it takes to be too
+  // dear. (Suffixes, which count alike, are off.)
+  void ExpectTheyHelp(const char* flag, const std::string& path) {
+    tools::Cluster::Options options = Service::Options(/*drafts=*/0);
+    options.more_args.target = {absl::StrCat("--", flag), path,
+                                "--suffix-drafter=off",
+                                "--step-time=1:250,64:250"};
+    Service service(std::move(options));
+    Own own;
+    for (const float temperature : {0.0f, 0.8f}) {
+      SCOPED_TRACE(temperature);
+      v1::GenerateRequest request = Request(
+          "Question: A baker makes 24 rolls an hour. How many rolls "
+          "does he make in 3 hours?\nAnswer:",
+          v1::METHOD_AR, /*max_tokens=*/16);
+      request.set_n(2);
+      request.mutable_sampling()->set_temperature(temperature);
+      request.mutable_sampling()->set_seed(7);
+      request.mutable_stop()->set_ignore_eos(true);
+      Own none;
+      const Choices ar = Generate(service, request, v1::METHOD_AR, &none);
+      EXPECT_EQ(none.proposed, 0u);
+      EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &own), ar);
+    }
+    EXPECT_GT(own.proposed, 0u) << "nothing looked at it";
+    EXPECT_GT(own.accepted, 0u) << "of " << own.proposed;
+    RecordProperty("accepted", std::to_string(own.accepted));
+    RecordProperty("proposed", std::to_string(own.proposed));
+    EXPECT_TRUE(service.KvReturnsToEmpty());
+  }
+};
+
+// The parameter: how many draft workers there are.
+class OwnDraftsServiceTest : public OwnDraftsTest,
+                             public ::testing::WithParamInterface<int> {
+ protected:
   // `options`: of a service whose targets draft so. `trees`: shapes that are
   // asked for in turn; empty: the default one.
   void ExpectNoTokenChanges(tools::Cluster::Options options,
@@ -50,7 +95,7 @@ class OwnDraftsServiceTest : public ::testing::TestWithParam<int> {
       options.more_args.target.emplace_back(flag);
     }
     Service service(std::move(options));
-    uint64_t of_these = 0;
+    Own of_these;
     for (const float temperature : {0.0f, 0.8f, 1.0f}) {
       // Mostly wrong drafts; and a request that leaves the target so little
       // choice that saying the same again is often right.
@@ -67,25 +112,28 @@ class OwnDraftsServiceTest : public ::testing::TestWithParam<int> {
             (*request.mutable_sampling()->mutable_logit_bias())[id] = 100;
           }
         }
-        uint64_t none = 0;
+        Own none;
         const Choices ar = Generate(service, request, v1::METHOD_AR, &none);
-        EXPECT_EQ(none, 0u);
-        uint64_t accepted = 0;
+        EXPECT_EQ(none.proposed, 0u);
         for (const std::string& tree : trees) {
           request.mutable_speculation()->set_tree(tree);
-          EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &accepted),
+          EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &of_these),
                     ar);
         }
-        of_these += accepted;
         if (has_choice || temperature > 0) continue;
         request.mutable_speculation()->set_suffixes(false);
         EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &none), ar);
-        EXPECT_EQ(none, 0u) << "a request may want nothing of the target's own";
+        EXPECT_EQ(none.proposed, 0u)
+            << "a request may want nothing of the target's own";
       }
     }
-    // On a busy machine a look may cost more than a session may
-    // spend: what looks give is a matter of tests/target_worker.
-    RecordProperty("accepted_of_these", std::to_string(of_these));
+    // With a draft worker beside them, whether one has no token for a step and
+    // asks its own is a matter of time. Without one each session may look.
+    if (GetParam() == 0) {
+      EXPECT_GT(of_these.proposed, 0u);
+    }
+    RecordProperty("proposed", std::to_string(of_these.proposed));
+    RecordProperty("accepted", std::to_string(of_these.accepted));
     EXPECT_TRUE(service.KvReturnsToEmpty());
   }
 };
