@@ -16,6 +16,7 @@
 #include "model/config_cross.h"
 #include "model/config_fields.h"
 #include "model/config_rope.h"
+#include "model/draft_files.h"
 #include "model/families.h"
 #include "model/gguf/gguf_config.h"
 #include "model/quantized/quantization.h"
@@ -462,12 +463,25 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const std::string& path) {
   return config;
 }
 
+// Without what it reads of its target a GliDe draft would be a Llama that says
+// little.
+absl::Status CheckMethod(const std::string& dir, const ModelConfig& config) {
+  if (config.cross.has_value()) return absl::OkStatus();
+  // Of a plain model the card is not read: it may be anything.
+  const absl::StatusOr<std::string> method = DraftMethod(dir);
+  if (!method.ok() || *method != "glide") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(dir, "/config.json: large_num_attention_heads is missing, ",
+                   "but nacre_draft.json says that it is a GliDe draft"));
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_ASSIGN_OR_RETURN(Json json, ParseObject(config_json));
-  // Their architecture has a name of its own, "smallLlamaForCausalLM".
-  if (HasCross(json)) json["architectures"] = {"LlamaForCausalLM"};
+  const bool has_cross = HasCross(json);
+  // Its architecture has a name of its own.
+  if (has_cross) json["architectures"] = {"LlamaForCausalLM"};
   NACRE_ASSIGN_OR_RETURN(const Family* const family, ReadFamily(json));
   NACRE_RETURN_IF_ERROR(ParseQuantization(json).status());
   ModelConfig config;
@@ -489,7 +503,7 @@ absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_RETURN_IF_ERROR(ParseRope(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseWindows(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseEos(json, &config));
-  if (HasCross(json)) {
+  if (has_cross) {
     NACRE_ASSIGN_OR_RETURN(config.cross, ParseCross(json));
   }
   return config;
@@ -527,6 +541,7 @@ absl::StatusOr<ModelConfig> ReadConfig(const std::string& dir) {
                          MappedFile::Open(config_path));
   absl::StatusOr<ModelConfig> config = ParseConfig(config_file->bytes());
   if (!config.ok()) return InFile(config_path, config.status());
+  NACRE_RETURN_IF_ERROR(CheckMethod(dir, *config));
 
   const std::string generation_path =
       absl::StrCat(dir, "/generation_config.json");

@@ -1,6 +1,7 @@
 #include "model/config_cross.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "model/config_fields.h"
@@ -11,6 +12,7 @@ namespace {
 constexpr char kHeads[] = "large_num_attention_heads";
 constexpr char kKvHeads[] = "large_num_key_value_heads";
 constexpr char kHeadSize[] = "large_head_dim";
+constexpr char kHiddenSize[] = "large_hidden_size";
 // As of the config of a model.
 constexpr int kMaxLargeHeads = 4096;
 constexpr int kMaxLargeHeadDim = 512;
@@ -20,7 +22,18 @@ constexpr double kCrossRopeTheta = 10000;
 
 }  // namespace
 
-bool HasCross(const Json& json) { return !IsAbsent(json, kHeads); }
+bool HasCross(const Json& json) {
+  for (const char* field : {kHeads, kKvHeads, kHeadSize, kHiddenSize}) {
+    if (!IsAbsent(json, field)) return true;
+  }
+  const Json* const architectures = FindField(json, "architectures");
+  return architectures != nullptr &&
+         *architectures == Json::array({"smallLlamaForCausalLM"});
+}
+
+bool IsCrossTensor(const std::string& name) {
+  return absl::StrContains(name, ".cross_attn.");
+}
 
 absl::StatusOr<CrossOptions> ParseCross(const Json& json) {
   NACRE_ASSIGN_OR_RETURN(const bool is_remapped,
@@ -41,14 +54,13 @@ absl::StatusOr<CrossOptions> ParseCross(const Json& json) {
                      ", no divisor of ", kHeads, ", ", cross.num_heads));
   }
   if (IsAbsent(json, kHeadSize)) {
-    NACRE_ASSIGN_OR_RETURN(
-        const int hidden,
-        RequiredInt(json, "large_hidden_size", kMaxLargeHidden));
+    NACRE_ASSIGN_OR_RETURN(const int hidden,
+                           RequiredInt(json, kHiddenSize, kMaxLargeHidden));
     cross.head_dim = hidden / cross.num_heads;
     if (hidden % cross.num_heads != 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("large_hidden_size is ", hidden, ", no multiple of ",
-                       kHeads, ", ", cross.num_heads));
+          absl::StrCat(kHiddenSize, " is ", hidden, ", no multiple of ", kHeads,
+                       ", ", cross.num_heads));
     }
   } else {
     NACRE_ASSIGN_OR_RETURN(cross.head_dim,

@@ -12,6 +12,8 @@
 #ifndef MODEL_CONFIG_CROSS_H_
 #define MODEL_CONFIG_CROSS_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "common/json_fields.h"
@@ -21,8 +23,12 @@ namespace nacre::model {
 
 inline constexpr int kMaxCrossDepth = 64;
 
-// Whether it has the first of these, as no other model has.
+// Whether it is of a GliDe draft: it has one of the target's fields, or the
+// published name of their architecture.
 bool HasCross(const Json& json);
+
+// Whether a tensor of that name is of cross attention, as no other model has.
+bool IsCrossTensor(const std::string& name);
 
 // INVALID_ARGUMENT, with the value and the limit: a field is missing, of the
 // wrong type or out of range. UNIMPLEMENTED: use_remap.

@@ -68,6 +68,14 @@ absl::StatusOr<std::string> DraftTargetFingerprint(
                        PathIn(folder, kCardName));
 }
 
+absl::StatusOr<std::string> DraftMethod(const std::string& folder) {
+  NACRE_ASSIGN_OR_RETURN(const Json draft, ReadDraftObject(folder, kCardName));
+  NACRE_ASSIGN_OR_RETURN(
+      const std::string method,
+      StringFieldOr(draft, "method", "", PathIn(folder, kCardName)));
+  return method.substr(0, method.find(':'));
+}
+
 absl::Status CheckDraftFingerprint(const std::string& folder,
                                    const ModelInfo& info) {
   NACRE_ASSIGN_OR_RETURN(const std::string target,

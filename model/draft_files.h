@@ -37,6 +37,11 @@ absl::StatusOr<Json> ReadDraftObject(const std::string& folder,
 absl::StatusOr<std::string> DraftTargetFingerprint(const std::string& folder,
                                                    const std::string& fallback);
 
+// What the folder's nacre_draft.json says it was trained by: of "method", such
+// as "glide:steps=5", all before the colon. Empty where there is none. Errors:
+// as before.
+absl::StatusOr<std::string> DraftMethod(const std::string& folder);
+
 // INVALID_ARGUMENT where the folder's nacre_draft.json names another
 // "target_fingerprint" than the model's.
 absl::Status CheckDraftFingerprint(const std::string& folder,

@@ -19,8 +19,12 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LoadModel(
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
                          Checkpoint::Open(dir));
   NACRE_ASSIGN_OR_RETURN(const std::string config_text, ReadConfigText(dir));
-  return CreateModel(std::move(config), config_text, std::move(checkpoint),
-                     backend, options);
+  const bool is_glide = config.cross.has_value();
+  auto model = CreateModel(std::move(config), config_text,
+                           std::move(checkpoint), backend, options);
+  // One of several models that a user has at hand.
+  if (!model.ok() && is_glide) return InDraftFile(dir, model.status());
+  return model;
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> CreateModel(

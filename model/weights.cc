@@ -14,6 +14,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "model/config_cross.h"
 #include "model/expected_tensors.h"
 #include "model/families.h"
 #include "model/matrix_slice.h"
@@ -395,6 +396,20 @@ absl::Status CheckNoFurtherLayer(const Checkpoint& checkpoint,
   return absl::OkStatus();
 }
 
+// A GliDe draft whose config lacks what says so would load as a Llama.
+absl::Status CheckCross(const Checkpoint& checkpoint,
+                        const ModelConfig& config) {
+  if (config.cross.has_value()) return absl::OkStatus();
+  for (const std::string& name : checkpoint.Names()) {
+    if (!IsCrossTensor(name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the checkpoint holds ", name,
+        ", of a GliDe draft, but large_num_attention_heads of its config is "
+        "missing"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LoadEmbedding(const ModelConfig& config,
                            const ExpectedTensors& outside, Loader* loader,
                            Weights* weights) {
@@ -445,6 +460,7 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
     if (progress) progress("weights", step / num_steps);
   };
   NACRE_RETURN_IF_ERROR(CheckNoFurtherLayer(checkpoint, config));
+  NACRE_RETURN_IF_ERROR(CheckCross(checkpoint, config));
   std::optional<QuantizedWeights> quantized;
   if (checkpoint.quantization().has_value()) {
     quantized.emplace(checkpoint, *checkpoint.quantization());

@@ -41,7 +41,18 @@ TEST(ConfigCrossTest, ReadsAllFields) {
 
 TEST(ConfigCrossTest, OnlyADraftOverKeysHasIt) {
   EXPECT_TRUE(HasCross(Fields()));
-  EXPECT_FALSE(HasCross(Json{{"large_head_dim", 8}}));
+  EXPECT_TRUE(HasCross(Json{{"large_head_dim", 8}}));
+  EXPECT_TRUE(HasCross(Json{{"large_hidden_size", 8}}));
+  EXPECT_TRUE(HasCross(Json{{"large_num_key_value_heads", 8}}));
+  EXPECT_TRUE(HasCross(
+      Json{{"architectures", Json::array({"smallLlamaForCausalLM"})}}));
+  EXPECT_FALSE(HasCross(Json::object()));
+  EXPECT_FALSE(
+      HasCross(Json{{"architectures", Json::array({"LlamaForCausalLM"})},
+                    {"block_size", 5},
+                    {"large_head_dim", nullptr}}));
+  EXPECT_TRUE(IsCrossTensor("model.layers.0.cross_attn.q_proj.weight"));
+  EXPECT_FALSE(IsCrossTensor("model.layers.0.self_attn.q_proj.weight"));
 }
 
 TEST(ConfigCrossTest, RefusesWhatItCannotBe) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/json_fields.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -30,6 +32,28 @@ std::string FolderThatSaysHeads(const std::string& kind) {
   json["large_num_key_value_heads"] = 2;
   nacre::testing::WriteFile(path, json.dump());
   return folder;
+}
+
+constexpr const char* kTargetFields[] = {"large_num_attention_heads",
+                                         "large_num_key_value_heads",
+                                         "large_head_dim", "large_hidden_size"};
+
+// A folder of a GliDe draft whose config.json says nothing of a target.
+void ForgetTarget(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  Json json = Json::parse(nacre::testing::ReadFile(path));
+  for (const char* field : kTargetFields) json.erase(field);
+  json["architectures"] = {"LlamaForCausalLM"};
+  nacre::testing::WriteFile(path, json.dump());
+}
+
+// And neither do its tensors: a plain Llama.
+void MakePlain(const std::string& folder) {
+  ForgetTarget(folder);
+  const std::string path = folder + "/model.safetensors";
+  nacre::testing::WriteFile(
+      path, absl::StrReplaceAll(nacre::testing::ReadFile(path),
+                                {{".cross_attn.", ".other_attn."}}));
 }
 
 // The draft of a pair, as a model of its own.
@@ -225,14 +249,87 @@ TEST(TargetReadersTest, NeedsRoomForItsTargetToo) {
   };
   const std::string folder = FolderThatSaysHeads("one_layer");
   const MemoryNeeds with = needs_of(folder);
-  const std::string path = folder + "/config.json";
-  Json json = Json::parse(nacre::testing::ReadFile(path));
-  json.erase("large_num_attention_heads");
-  json["architectures"] = {"LlamaForCausalLM"};
-  nacre::testing::WriteFile(path, json.dump());
+  MakePlain(folder);
   const MemoryNeeds without = needs_of(folder);
   EXPECT_GT(with.weights, without.weights);
   EXPECT_GT(with.kv_cache, without.kv_cache);
+}
+
+absl::Status StatusOfLoading(const std::string& folder) {
+  const auto backend = NamedBackend("cpu");
+  return LoadModel(folder, backend.get(), {.kv_cache_bytes = 1 << 18}).status();
+}
+
+// It would say little, and nobody would know why.
+TEST(TargetReadersTest, ADraftWithoutWhatItReadsIsNoLlama) {
+  const std::string folder = FolderThatSaysHeads("one_layer");
+  ForgetTarget(folder);
+  absl::Status status = StatusOfLoading(folder);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(status.ToString(),
+              HasSubstr("the checkpoint holds "
+                        "model.layers.0.cross_attn.o_proj.weight, of a GliDe "
+                        "draft, but large_num_attention_heads of its config "
+                        "is missing"));
+  MakePlain(folder);
+  EXPECT_TRUE(StatusOfLoading(folder).ok());
+  for (const char* card : {R"({"method": "distill"})", R"({"method": 7})", "{",
+                           R"({"method": "glider"})", "{}"}) {
+    nacre::testing::WriteFile(folder + "/nacre_draft.json", card);
+    EXPECT_TRUE(StatusOfLoading(folder).ok()) << card;
+  }
+  nacre::testing::WriteFile(folder + "/nacre_draft.json",
+                            R"({"method": "glide:steps=5"})");
+  status = StatusOfLoading(folder);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_EQ(status.message(),
+            folder +
+                "/config.json: large_num_attention_heads is missing, but "
+                "nacre_draft.json says that it is a GliDe draft");
+}
+
+// Any field of a target, or the name of the architecture, is enough.
+TEST(TargetReadersTest, ADraftThatSaysHalfOfItIsNoLlama) {
+  for (const char* left : kTargetFields) {
+    const std::string folder = FolderThatSaysHeads("one_layer");
+    MakePlain(folder);
+    const std::string path = folder + "/config.json";
+    Json json = Json::parse(nacre::testing::ReadFile(path));
+    json[left] = 8;
+    nacre::testing::WriteFile(path, json.dump());
+    const absl::Status status = StatusOfLoading(folder);
+    // All that is left says how many heads ask: then their size is missing.
+    const bool has_heads = left == std::string("large_num_attention_heads");
+    EXPECT_EQ(status.message(),
+              absl::StrCat(path, ": ",
+                           has_heads ? "large_hidden_size" : kTargetFields[0],
+                           " is missing"));
+  }
+  const std::string folder = FolderThatSaysHeads("one_layer");
+  MakePlain(folder);
+  const std::string path = folder + "/config.json";
+  Json json = Json::parse(nacre::testing::ReadFile(path));
+  json["architectures"] = {"smallLlamaForCausalLM"};
+  nacre::testing::WriteFile(path, json.dump());
+  EXPECT_EQ(StatusOfLoading(folder).message(),
+            path + ": large_num_attention_heads is missing");
+}
+
+TEST(TargetReadersTest, ErrorsOfItsTensorsNameTheFolder) {
+  const std::string folder = FolderThatSaysHeads("one_layer");
+  const std::string path = folder + "/model.safetensors";
+  const std::string file = nacre::testing::ReadFile(path);
+  for (const char* name : {"q_proj", "o_proj"}) {
+    const std::string tensor = absl::StrCat(".cross_attn.", name);
+    nacre::testing::WriteFile(
+        path, absl::StrReplaceAll(
+                  file, {{tensor, absl::StrCat(".other_attn.", name)}}));
+    const absl::Status status = StatusOfLoading(folder);
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::AllOf(::testing::StartsWith(folder + ": "),
+                                 HasSubstr(tensor)));
+  }
 }
 
 TEST(TargetReadersTest, AModelThatIsNoneReadsNothing) {
