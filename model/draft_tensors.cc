@@ -22,10 +22,9 @@ absl::StatusOr<T> NamingTensor(const std::string& name,
 
 }  // namespace
 
-const std::string& DraftTensors::NameOf(absl::string_view part) const {
-  static const std::string* const kNone = new std::string("missing");
+std::string DraftTensors::NameOf(absl::string_view part) const {
   const auto found = names_.find(part);
-  return found == names_.end() ? *kNone : found->second;
+  return found == names_.end() ? std::string(part) : found->second;
 }
 
 void DraftTensors::Count(int64_t values, size_t bytes_each) {

@@ -35,8 +35,8 @@ class DraftTensors {
                kernels::Backend* backend)
       : checkpoint_(checkpoint), names_(names), backend_(backend) {}
 
-  // "missing" where the file has none.
-  const std::string& NameOf(absl::string_view part) const;
+  // The part's own where the file has none.
+  std::string NameOf(absl::string_view part) const;
 
   // Each: NOT_FOUND, INVALID_ARGUMENT or UNIMPLEMENTED naming the tensor that
   // is missing, has another shape, or has an unknown type;

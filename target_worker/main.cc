@@ -55,8 +55,9 @@ void Pace(const nacre::worker::PaceOfSteps& times, int hidden_size,
 absl::Status LoadAhead(const nacre::worker::OwnDraftFlags& own,
                        nacre::model::LanguageModel* model, Owned* owned) {
   if (own.kind() != nullptr) {
-    NACRE_ASSIGN_OR_RETURN(nacre::worker::OwnDraft draft,
-                           own.kind()->load(own.path(), model));
+    NACRE_ASSIGN_OR_RETURN(
+        nacre::worker::OwnDraft draft,
+        nacre::worker::LoadOwnDraft(*own.kind(), own.path(), model));
     spdlog::info("{}: {}", own.kind()->name, draft.description);
     owned->heads = std::move(draft.heads);
     owned->drafter = std::move(draft.drafter);
@@ -79,8 +80,12 @@ absl::Status LoadPublished(const nacre::worker::WorkerOptions& options,
         " exclude each other: one EAGLE draft is elsewhere, or one draft "
         "here"));
   }
-  NACRE_ASSIGN_OR_RETURN(owned->projection,
-                         nacre::model::EagleProjection::Load(draft, model));
+  auto projection = nacre::model::EagleProjection::Load(draft, model);
+  if (!projection.ok()) {
+    return nacre::worker::ExplainDraft(draft, nacre::model::DraftKind::kEagle,
+                                       "publish-features", projection.status());
+  }
+  owned->projection = *std::move(projection);
   spdlog::info("features for drafts: {}", owned->projection->description());
   return absl::OkStatus();
 }
@@ -95,7 +100,9 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   }
   if (model->row_reader() != nullptr) {
     return absl::InvalidArgumentError(
-        "a GliDe draft is no target: it would answer without what it reads");
+        absl::StrCat(worker_options.model_dir,
+                     " is a GliDe draft, no target: it would answer without "
+                     "what it reads"));
   }
   std::shared_ptr<nacre::worker::FeatureFile> features;
   if (!worker_options.record_features.empty()) {

@@ -36,7 +36,7 @@ TEST_F(GlideRemoteTest, ALostChannelCostsNoToken) {
 
 TEST_F(GlideRemoteTest, IsNoTarget) {
   ExpectRefused("target", {"--model", NACRE_MODELS "/glide"},
-                "a GliDe draft is no target");
+                "/glide is a GliDe draft, no target");
   processes_->Stop();
 }
 

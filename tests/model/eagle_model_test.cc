@@ -334,6 +334,9 @@ TEST(EagleModelsTest, WhatTheConfigSaysOfTensorsIsChecked) {
   EXPECT_THAT(Refusal("speculators_first",
                       [](Json* json) { (*json)["fusion_bias"] = false; }),
               HasSubstr("fusion_bias is false, but fc.bias is there"));
+  EXPECT_THAT(Refusal("safeailab",
+                      [](Json* json) { (*json)["attention_bias"] = true; }),
+              HasSubstr("tensor layer.self_attn.q_proj.bias is not in"));
   EXPECT_THAT(Refusal("eagle1", [](Json* json) { *json = Json::object(); }),
               HasSubstr("config.json: hidden_size is missing"));
 }

@@ -20,6 +20,7 @@
 #include "common/status_macros.h"
 #include "kernels/weight_type.h"
 #include "model/config.h"
+#include "model/draft_kind.h"
 #include "model/eagle_folder.h"
 #include "model/kv_budget.h"
 #include "model/kv_pool.h"
@@ -33,6 +34,7 @@
 #include "tokenizer/vocabulary_map.h"
 #include "worker/engine/step_budget.h"
 #include "worker/process/memory_check.h"
+#include "worker/process/own_draft_kinds.h"
 
 namespace nacre::worker {
 namespace {
@@ -187,10 +189,34 @@ absl::StatusOr<model::ModelOptions> MakeModelOptions(
   return result;
 }
 
+// Ranks have parts of what drafts read.
+absl::Status CheckReadsWhole(const WorkerOptions& options) {
+  const OwnDraftKind* const own = options.own_drafts.kind();
+  if (options.compute.tensor_parallel == 0 ||
+      (own == nullptr && options.features.draft.empty())) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "--tensor-parallel ", options.compute.tensor_parallel, " and --",
+      own != nullptr ? own->flag : "publish-features",
+      " exclude each other: a model that is split shows no draft what it "
+      "computes"));
+}
+
+absl::Status CheckIsSplit(const WorkerOptions& options) {
+  NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
+                         model::ReadConfig(options.model_dir));
+  if (!config.cross.has_value()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("--tensor-parallel ", options.compute.tensor_parallel, ": ",
+                   options.model_dir, " is a GliDe draft, which is not split"));
+}
+
 // Split among ranks, which have their backends themselves.
 absl::Status LoadRanks(const WorkerOptions& options, wire::WorkerRole role,
                        const MemoryFiles& memory, LoadedModel* loaded) {
   const kernels::BackendOptions& backend = options.compute.backend;
+  NACRE_RETURN_IF_ERROR(CheckIsSplit(options));
   NACRE_ASSIGN_OR_RETURN(const absl::optional<kernels::DType> kv_type,
                          kernels::ParseKvType(backend.kv_type));
   spdlog::info("loading {}", options.model_dir);
@@ -261,6 +287,17 @@ absl::Status LoadWhole(const WorkerOptions& options, wire::WorkerRole role,
   return absl::OkStatus();
 }
 
+// Heads have no model of their own.
+absl::Status ExplainHeads(const WorkerOptions& options,
+                          const absl::Status& status) {
+  if (status.ok() ||
+      model::FindDraftKind(options.model_dir) != model::DraftKind::kMedusa) {
+    return status;
+  }
+  return ExplainDraft(options.model_dir, model::DraftKind::kModel, "model",
+                      status);
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
@@ -272,13 +309,18 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
         "--target-tokenizer is for draft workers: a target's vocabulary is its "
         "own");
   }
+  // Whose flags these are not, a draft worker says.
+  if (role == wire::WorkerRole::kTarget) {
+    NACRE_RETURN_IF_ERROR(CheckReadsWhole(options));
+  }
   NACRE_RETURN_IF_ERROR(CheckPrefixStore(options.compute.prefix_store));
   const bool is_eagle = IsEagle(options);
   if (is_eagle) NACRE_RETURN_IF_ERROR(CheckEagle(options, role));
   LoadedModel loaded;
-  NACRE_RETURN_IF_ERROR(options.compute.tensor_parallel > 0
-                            ? LoadRanks(options, role, memory, &loaded)
-                            : LoadWhole(options, role, memory, &loaded));
+  NACRE_RETURN_IF_ERROR(
+      ExplainHeads(options, options.compute.tensor_parallel > 0
+                                ? LoadRanks(options, role, memory, &loaded)
+                                : LoadWhole(options, role, memory, &loaded)));
   // An EAGLE draft speaks its target's tokens.
   NACRE_ASSIGN_OR_RETURN(
       loaded.tokenizer,

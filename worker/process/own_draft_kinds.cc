@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "model/draft_files.h"
 #include "model/eagle_model.h"
@@ -11,6 +12,8 @@
 
 namespace nacre::worker {
 namespace {
+
+using model::DraftKind;
 
 absl::StatusOr<OwnDraft> LoadMedusa(const std::string& path,
                                     model::LanguageModel* model) {
@@ -46,23 +49,59 @@ absl::StatusOr<OwnDraft> LoadGlide(const std::string& path,
 }
 
 constexpr OwnDraftKind kKinds[] = {
-    {"medusa", "PATH",
+    {model::DraftKind::kMedusa, "medusa", "PATH",
      "of a target worker: Medusa heads of its model to draft from, a file of "
      "safetensors or its folder (default: none)",
      "Medusa heads", "heads read the target's hidden states", LoadMedusa},
-    {"eagle", "DIR",
+    {model::DraftKind::kEagle, "eagle", "DIR",
      "of a target worker, in place of heads: the folder of an EAGLE draft of "
      "its model to draft from (default: none)",
      "an EAGLE draft", "the draft reads the target's hidden states", LoadEagle},
-    {"glide", "DIR",
+    {model::DraftKind::kGlide, "glide", "DIR",
      "of a target worker, in place of these: the folder of a GliDe draft of "
      "its model to draft from (default: none)",
      "a GliDe draft", "the draft reads the target's keys and values",
      LoadGlide},
 };
 
+struct Described {
+  std::string name;
+  std::string taken_by;
+};
+
+Described Describe(DraftKind kind) {
+  for (const OwnDraftKind& own : kKinds) {
+    if (own.kind == kind) {
+      return {own.name, absl::StrCat("--", own.flag, " of a target worker")};
+    }
+  }
+  return {"a model", "--model of a draft worker"};
+}
+
 }  // namespace
 
 absl::Span<const OwnDraftKind> OwnDraftKinds() { return kKinds; }
+
+absl::StatusOr<OwnDraft> LoadOwnDraft(const OwnDraftKind& kind,
+                                      const std::string& path,
+                                      model::LanguageModel* model) {
+  auto draft = kind.load(path, model);
+  if (draft.ok()) return draft;
+  return ExplainDraft(path, kind.kind, kind.flag, draft.status());
+}
+
+absl::Status ExplainDraft(const std::string& path, model::DraftKind wanted,
+                          const std::string& flag, const absl::Status& status) {
+  const model::DraftKind found = model::FindDraftKind(path);
+  if (status.ok() || found == wanted || found == DraftKind::kUnknown) {
+    return status;
+  }
+  const Described is = Describe(found);
+  return absl::Status(
+      status.code(),
+      absl::StrCat(path, ": ", is.name, ", which ", is.taken_by, " takes; --",
+                   flag, " takes ", Describe(wanted).name, " (",
+                   status.message(), ")"));
+}
 
 }  // namespace nacre::worker

@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "model/draft_kind.h"
 #include "model/feature_drafter.h"
 #include "model/future_heads.h"
 #include "model/language_model.h"
@@ -24,6 +26,7 @@ struct OwnDraft {
 };
 
 struct OwnDraftKind {
+  model::DraftKind kind;
   const char* flag;   // without dashes
   const char* value;  // what help calls its value
   const char* help;
@@ -35,6 +38,16 @@ struct OwnDraftKind {
 };
 
 absl::Span<const OwnDraftKind> OwnDraftKinds();
+
+// As kind.load. Where the path has a draft of another kind, the error says so.
+absl::StatusOr<OwnDraft> LoadOwnDraft(const OwnDraftKind& kind,
+                                      const std::string& path,
+                                      model::LanguageModel* model);
+
+// An error of reading `path` as `wanted`, which was given as --flag: with what
+// it is, and which flag takes that, where it is something else.
+absl::Status ExplainDraft(const std::string& path, model::DraftKind wanted,
+                          const std::string& flag, const absl::Status& status);
 
 }  // namespace nacre::worker
 

@@ -327,6 +327,52 @@ TEST(LoadTest, AnEagleDraftTakesWhatItLacksOfItsTarget) {
       HasSubstr("is an EAGLE draft, no target"));
 }
 
+TEST(LoadTest, HeadsAreNoModel) {
+  for (const wire::WorkerRole role :
+       {wire::WorkerRole::kDraft, wire::WorkerRole::kTarget}) {
+    const absl::Status status =
+        LoadForWorker(OptionsFor(NACRE_MODELS "/medusa"), role).status();
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::StartsWith(
+                    NACRE_MODELS "/medusa: Medusa heads, which --medusa of a "
+                                 "target worker takes; --model takes a model"));
+  }
+}
+
+TEST(LoadTest, ATargetThatIsSplitHasNoDraftBesideIt) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/target");
+  options.compute.tensor_parallel = 2;
+  const auto refusal = [&options] {
+    const absl::Status status =
+        LoadForWorker(options, wire::WorkerRole::kTarget).status();
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+    return std::string(status.message());
+  };
+  for (size_t i = 0; i < OwnDraftKinds().size(); ++i) {
+    options.own_drafts.paths[i] = "/no/such/draft";
+    EXPECT_EQ(
+        refusal(),
+        absl::StrCat("--tensor-parallel 2 and --", OwnDraftKinds()[i].flag,
+                     " exclude each other: a model that is split shows "
+                     "no draft what it computes"));
+    options.own_drafts.paths[i].clear();
+  }
+  options.compute.tensor_parallel = 1;
+  options.features.draft = "/no/such/draft";
+  EXPECT_THAT(refusal(),
+              HasSubstr("--tensor-parallel 1 and --publish-features exclude"));
+}
+
+TEST(LoadTest, AGlideDraftIsNotSplit) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/glide");
+  options.compute.tensor_parallel = 2;
+  const absl::Status status =
+      LoadForWorker(options, wire::WorkerRole::kDraft).status();
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_EQ(status.message(), "--tensor-parallel 2: " NACRE_MODELS
+                              "/glide is a GliDe draft, which is not split");
+}
+
 TEST(LoadTest, ATokenizerWithMoreIdsThanTheModelIsRefused) {
   const std::string dir = TestFolder("small_head");
   WriteTinyCheckpoint(TinyCheckpoint(), dir);  // 101 ids

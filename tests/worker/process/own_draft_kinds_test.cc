@@ -3,22 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/backend_factory.h"
 #include "model/eagle_projection.h"
 #include "model/load_model.h"
-#include "model/safetensors.h"
+#include "tests/worker/damaged_draft.h"
 #include "worker/process/options.h"
 
 namespace nacre::worker {
@@ -57,41 +52,6 @@ std::string BundledDraft(const OwnDraftKind& kind) {
   return absl::StrCat(NACRE_MODELS, "/", kind.flag);
 }
 
-// Writes NaN over the first row, or all of a vector, of a tensor of BF16.
-void Damage(const std::string& file, const model::TensorEntry& entry) {
-  ASSERT_EQ(entry.dtype, "BF16");
-  const std::string nan = "\xc0\x7f";
-  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-  stream.seekp(static_cast<std::streamoff>(entry.offset));
-  for (int64_t i = 0; i < entry.shape.back(); ++i) stream << nan;
-  ASSERT_TRUE(stream.flush().good());
-}
-
-// Calls `check` with a copy of the folder for each of its tensors whose name
-// ends so, in which that one is damaged.
-void ForEachDamage(const std::string& folder, const std::string& end,
-                   const std::function<void(const std::string& copy)>& check) {
-  int count = 0;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    if (file.path().extension() != ".safetensors") continue;
-    const auto opened = model::SafetensorsFile::Open(file.path());
-    ASSERT_TRUE(opened.ok()) << opened.status();
-    for (const auto& [name, entry] : (*opened)->tensors()) {
-      if (!absl::EndsWith(name, end)) continue;
-      SCOPED_TRACE(name);
-      const std::string copy =
-          absl::StrCat(::testing::TempDir(), "own_draft_kinds_damaged");
-      std::filesystem::remove_all(copy);
-      std::filesystem::copy(folder, copy);
-      Damage(absl::StrCat(copy, "/", file.path().filename().string()), entry);
-      check(copy);
-      std::filesystem::remove_all(copy);
-      ++count;
-    }
-  }
-  EXPECT_GT(count, 0) << "no tensor is called so";
-}
-
 // The bundled target.
 class LoadOwnDraftTest : public ::testing::Test {
  protected:
@@ -121,6 +81,33 @@ TEST_F(LoadOwnDraftTest, LoadsWhatGivesNumbers) {
   for (const OwnDraftKind& kind : OwnDraftKinds()) {
     const auto draft = kind.load(BundledDraft(kind), model_.get());
     EXPECT_TRUE(draft.ok()) << draft.status();
+  }
+}
+
+TEST_F(LoadOwnDraftTest, SaysWhatIsInAnothersPlaceAndWhichFlagTakesIt) {
+  for (const OwnDraftKind& flag : OwnDraftKinds()) {
+    for (const OwnDraftKind& given : OwnDraftKinds()) {
+      if (&flag == &given) continue;
+      const std::string folder = BundledDraft(given);
+      const absl::Status status =
+          LoadOwnDraft(flag, folder, model_.get()).status();
+      EXPECT_THAT(std::string(status.message()),
+                  ::testing::StartsWith(
+                      absl::StrCat(folder, ": ", given.name, ", which --",
+                                   given.flag, " of a target worker takes; --",
+                                   flag.flag, " takes ", flag.name, " (")));
+    }
+    EXPECT_THAT(
+        std::string(LoadOwnDraft(flag, NACRE_MODELS "/draft", model_.get())
+                        .status()
+                        .message()),
+        HasSubstr("/draft: a model, which --model of a draft worker "
+                  "takes; --"));
+    // Of its own kind it is as the loader says.
+    const absl::Status none =
+        LoadOwnDraft(flag, "/no/such/draft", model_.get()).status();
+    EXPECT_EQ(none, flag.load("/no/such/draft", model_.get()).status());
+    EXPECT_TRUE(absl::IsNotFound(none)) << none;
   }
 }
 
