@@ -28,7 +28,10 @@ absl::StatusOr<Json> ObjectOr(const Json& json, const char* field) {
       field, " is ", ShownJson(json[field]), ", expected an object or null"));
 }
 
-// Layers as numbered in a list, each `step` more in what they are given.
+// Layers as numbered in a list, each `step` more in what they are given, in the
+// order of the list, in which SpecForge joins them. vLLM and SGLang find each
+// layer once, so one that is there twice is none of a draft that they serve. A
+// list of none stands for the usual layers, as in vLLM.
 absl::StatusOr<std::vector<FeatureTap>> ReadLayerIds(const Json& json, int step,
                                                      int num_layers) {
   std::vector<FeatureTap> taps;
@@ -42,7 +45,13 @@ absl::StatusOr<std::vector<FeatureTap>> ReadLayerIds(const Json& json, int step,
   for (const Json& id : ids) {
     NACRE_ASSIGN_OR_RETURN(const int layer,
                            IntInRange(kLayerIds, id, 0, num_layers - step));
-    taps.push_back({FeatureTap::Kind::kIn, layer + step});
+    const FeatureTap tap = {FeatureTap::Kind::kIn, layer + step};
+    if (std::find(taps.begin(), taps.end(), tap) != taps.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(kLayerIds, " is ", ShownJson(ids), ", with layer ",
+                       layer, " twice, expected each at most once"));
+    }
+    taps.push_back(tap);
   }
   return taps;
 }

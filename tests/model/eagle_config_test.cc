@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/model/eagle_names.h"
@@ -68,6 +69,30 @@ TEST(EagleConfigTest, LayersByWhatTheyAreGivenOrGive) {
     EXPECT_FALSE(Parse({{kIds, ids}}).ok()) << ids;
   }
   EXPECT_FALSE(Parse(giving({1, 3, 8})).ok()) << "8 gives what there is not";
+  EXPECT_EQ(Layers(Parse({{kIds, Json::array()}})), Ints({2, 4, 5}));
+  EXPECT_EQ(Layers(Parse({{kIds, {0, 7, 8}}})), Ints({0, 7, 8}));
+  const auto refusal = [](const absl::StatusOr<EagleConfig>& config) {
+    return std::string(config.status().message());
+  };
+  // In the order of the list.
+  EXPECT_EQ(Layers(Parse({{kIds, {5, 1, 3}}})), Ints({5, 1, 3}));
+  EXPECT_EQ(Layers(Parse(giving({5, 1, 3}))), Ints({6, 2, 4}));
+  for (const Json& ids : {Json{3, 3, 5}, Json{3, 5, 3}, Json{5, 3, 3}}) {
+    const std::string expected =
+        absl::StrCat(kIds, " is ", ids.dump(),
+                     ", with layer 3 twice, expected each at most once");
+    EXPECT_EQ(refusal(Parse({{kIds, ids}})), expected);
+    EXPECT_EQ(refusal(Parse(giving(ids))), expected);
+  }
+  EXPECT_EQ(refusal(Parse({{kIds, {1, 3, 9}}})),
+            absl::StrCat(kIds, " is 9, expected an integer from 0 to 8"));
+  EXPECT_EQ(refusal(Parse(giving({1, 3, 8}))),
+            absl::StrCat(kIds, " is 8, expected an integer from 0 to 7"));
+  EXPECT_EQ(refusal(Parse({{kIds, {-1, 3, 5}}})),
+            absl::StrCat(kIds, " is -1, expected an integer from 0 to 8"));
+  EXPECT_EQ(refusal(Parse({{kIds, Ints(17, 1)}})),
+            absl::StrCat(kIds, " is ", Json(Ints(17, 1)).dump(),
+                         ", expected at most 16 layers"));
   ModelInfo shallow = Target();
   shallow.num_layers = 2;
   EXPECT_THAT(
