@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -39,8 +40,10 @@ class WarmUpSteps {
     num_before_ = 1;
     return absl::OkStatus();
   }
-  absl::StatusOr<absl::Span<const float>> WithLogits(int rows) {
-    return Forward(rows, {});
+  // `target`: what rows can see; null: nothing.
+  absl::StatusOr<absl::Span<const float>> WithLogits(
+      int rows, model::TargetSequence* target) {
+    return Forward(rows, {}, target);
   }
   // As steps mostly are: what the model can draw is not copied.
   absl::Status Run(int rows) {
@@ -63,11 +66,15 @@ class WarmUpSteps {
     return params;
   }
   absl::StatusOr<absl::Span<const float>> Forward(
-      int rows, absl::Span<const absl::optional<TokenDraw>> draws) {
+      int rows, absl::Span<const absl::optional<TokenDraw>> draws,
+      model::TargetSequence* target = nullptr) {
     sequence_->Truncate(num_before_);
     const model::SequenceRows batch = {
-        sequence_, absl::MakeConstSpan(token_ids_).subspan(0, rows), rows,
-        draws};
+        .sequence = sequence_,
+        .token_ids = absl::MakeConstSpan(token_ids_).subspan(0, rows),
+        .num_logits = rows,
+        .draws = draws,
+        .target = target};
     return model_->Forward(absl::MakeConstSpan(&batch, 1));
   }
   void Rank(int rows, absl::Span<const float> logits) {
@@ -90,6 +97,20 @@ class WarmUpSteps {
   const model::TokenHistory history_{0};
 };
 
+// Keys and values for a draft that attends to its target's, without which the
+// weights for that would give nothing. Null for other models.
+absl::StatusOr<std::unique_ptr<model::TargetSequence>> MadeUpTarget(
+    model::LanguageModel* model, int rows) {
+  model::RowReader* const reader = model->row_reader();
+  if (reader == nullptr || reader->shape().is_features()) return nullptr;
+  NACRE_ASSIGN_OR_RETURN(auto target, reader->NewTargetSequence(rows));
+  target->Append(
+      std::vector<float>(static_cast<size_t>(rows) *
+                             static_cast<size_t>(reader->shape().row_size()),
+                         1.0f));
+  return target;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
@@ -107,8 +128,12 @@ absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
   if (begins_later) NACRE_RETURN_IF_ERROR(steps.Begin());
 
   // Also the canary: a device that cannot do this serves no session.
+  const int canary_rows = std::max(1, max_rows);
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<model::TargetSequence> target,
+                         MadeUpTarget(model, canary_rows));
   NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> logits,
-                         steps.WithLogits(std::max(1, max_rows)));
+                         steps.WithLogits(canary_rows, target.get()));
+  target.reset();
   NACRE_RETURN_IF_ERROR(model::CheckNumbers(logits, model->info().vocab_size));
   std::vector<StepTime> times;
   for (const int rows : kRows) {

@@ -7,8 +7,10 @@
 #include <string>
 
 #include "kernels/backend_factory.h"
+#include "model/load_model.h"
 #include "model/remote_eagle.h"
 #include "tests/testing/table_model.h"
+#include "tests/worker/damaged_draft.h"
 
 namespace nacre::worker {
 namespace {
@@ -66,6 +68,30 @@ TEST(WarmUpTest, RankedRowsOfAModelOfTheHostAreAsMany) {
   ASSERT_EQ(times->size(), 5u);
   EXPECT_EQ(ranked.num_logit_rows(), drawn.num_logit_rows());
   EXPECT_EQ(ranked.num_sequences(), 0);
+}
+
+// It runs before the draft hears of a target, whose keys only serving brings.
+TEST(WarmUpTest, RefusesCrossAttentionThatGivesNoNumbers) {
+  const auto warmed = [](const std::string& folder) {
+    kernels::BackendOptions options;
+    options.kind = "cpu";
+    const auto backend = *kernels::CreateBackend(options);
+    const auto model = model::LoadModel(folder, backend.get(),
+                                        {.kv_cache_bytes = int64_t{1} << 20});
+    EXPECT_TRUE(model.ok()) << model.status();
+    return WarmUp(model->get(), MonotonicNowNs).status();
+  };
+  const std::string glide = NACRE_MODELS "/glide";
+  EXPECT_TRUE(warmed(glide).ok());
+  for (const char* end :
+       {"cross_attn.q_proj.weight", "cross_attn.o_proj.weight"}) {
+    ForEachDamage(glide, end, [&](const std::string& folder) {
+      const absl::Status status = warmed(folder);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  ::testing::HasSubstr("the first forward gave no numbers"));
+    });
+  }
 }
 
 TEST(WarmUpTest, KeepsToASmallContext) {
