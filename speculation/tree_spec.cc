@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,13 @@ constexpr std::array<absl::string_view, 5> kNames = {"chain", "best", "cape",
 
 std::string Shown(absl::string_view text) {
   return absl::CHexEscape(text.substr(0, 64));
+}
+
+// Whether a number is written as TreeSpecName writes it: without a sign, space
+// or zeros in front, which SimpleAtoi allows.
+bool IsDecimal(absl::string_view text) {
+  return !text.empty() && text[0] != '0' &&
+         std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
 }
 
 // Reads "[[0], [0, 1]]": lists of ranks, with white space anywhere between.
@@ -81,7 +89,8 @@ class PathListReader {
       }
       const absl::string_view digits = text_.substr(begin, at_ - begin);
       int rank = 0;
-      if (!absl::SimpleAtoi(digits, &rank) || rank >= kMaxShapeWidth) {
+      if ((digits != "0" && !IsDecimal(digits)) ||
+          !absl::SimpleAtoi(digits, &rank) || rank >= kMaxShapeWidth) {
         return Refuse(absl::StrCat("rank \"", Shown(digits),
                                    "\" is no number from 0 to ",
                                    kMaxShapeWidth - 1));
@@ -156,7 +165,8 @@ absl::Status ParseEagle2(absl::string_view text, TreeSpec* spec) {
       return absl::InvalidArgumentError(
           absl::StrCat("tree eagle2: ", it->name, " is given twice"));
     }
-    if (!absl::SimpleAtoi(given.second, it->value) || *it->value < 1 ||
+    if (!IsDecimal(given.second) ||
+        !absl::SimpleAtoi(given.second, it->value) || *it->value < 1 ||
         *it->value > it->most) {
       return absl::InvalidArgumentError(
           absl::StrCat("tree eagle2: ", it->name, " \"", Shown(given.second),

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -43,6 +45,15 @@ TEST(TreeSpec, RefusesParametersOfEagle2ByName) {
   ExpectRefused("eagle2:k=-1", "is no number from 1 to 16");
   ExpectRefused("eagle2:depth=65", "depth \"65\" is no number from 1 to 64");
   ExpectRefused("eagle2:total=99999999999", "is no number from 1 to 64");
+  for (const char* text :
+       {"+3", " 3", "3 ", "0x3", "03", "3.0", "\t3", "3e0"}) {
+    for (const char* name : {"k", "depth", "total"}) {
+      ExpectRefused(absl::StrCat("eagle2:", name, "=", text),
+                    absl::StrCat(name, " \"", absl::CHexEscape(text),
+                                 "\" is no number from 1 to "));
+    }
+  }
+  ExpectRefused("eagle2: k=3", "\" k=3\" is no parameter");
   ExpectRefused("eagle2:k=2,k=3", "k is given twice");
   ExpectRefused("eagle2:", "is no parameter");
   ExpectRefused("eagle2:k=2,", "is no parameter");
@@ -65,6 +76,9 @@ TEST(TreeSpec, RefusesListsThatAreNoTree) {
   ExpectRefused("static:[[0]] 1", "something follows the list");
   ExpectRefused("static:[[16]]", "rank \"16\" is no number from 0 to 15");
   ExpectRefused("static:[[-1]]", "rank \"\"");
+  ExpectRefused("static:[[+1]]", "rank \"\"");
+  ExpectRefused("static:[[01]]", "rank \"01\" is no number from 0 to 15");
+  ExpectRefused("static:[[0x1]]", "']' is missing");
   ExpectRefused("static:[[99999999999999999999]]", "is no number");
   ExpectRefused("static:[[0],[0]]", "path [0] is given twice");
   ExpectRefused("static:[[0],[1,2]]",
