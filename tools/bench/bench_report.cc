@@ -467,6 +467,7 @@ Json RequestsJson(const BenchPlan& plan, const BenchResult& result) {
          {"degraded_rounds", report.degraded_rounds()},
          {"ranks",
           std::vector<uint64_t>(report.ranks().begin(), report.ranks().end())},
+         {"prepared", report.prepared()},
          {"suffix_proposed", report.suffix_proposed()},
          {"suffix_accepted", report.suffix_accepted()},
          {"alpha", report.alpha()},

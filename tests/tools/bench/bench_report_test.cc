@@ -292,6 +292,9 @@ TEST(ReportJsonTest, HasTheDocumentedFields) {
   EXPECT_EQ(requests[0]["completion_tokens"], 3);
   EXPECT_EQ(requests[0]["ranks"].size(), 0u);
   EXPECT_EQ(requests[11]["ranks"].size(), 9u);
+  EXPECT_EQ(requests[0]["prepared"], 0u);
+  EXPECT_EQ(requests[3]["prepared"], 1u);
+  EXPECT_EQ(requests[11]["prepared"], 0u);
   EXPECT_EQ(requests[0]["suffix_proposed"], 0u);
   EXPECT_EQ(requests[11]["suffix_proposed"], 5u);
   EXPECT_EQ(requests[11]["suffix_accepted"], 2u);
