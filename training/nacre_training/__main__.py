@@ -34,6 +34,8 @@ def main(argv=None) -> int:
             modules[name].add_arguments(sub)
     arguments = parser.parse_args(argv)
     try:
+        if "device" in arguments:
+            importlib.import_module(".device", __package__).use(arguments.device)
         modules[arguments.command].run(arguments)
     except TrainingError as error:
         print(f"nacre_training {arguments.command}: {error}", file=sys.stderr)

@@ -17,7 +17,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy
 import torch
 
-from . import TrainingError
+from . import TrainingError, device
 from .batches import Batch, make_batch
 from .checkpoint import read_model
 from .corpus import Text, read_corpus
@@ -85,7 +85,7 @@ class HeldOut:
             for row, number in enumerate(numbers):
                 text = texts[number]
                 # A token's position is its index in the text.
-                positions = batch.columns[batch.rows == row].numpy() + 1
+                positions = batch.columns[batch.rows == row].cpu().numpy() + 1
                 draws.append((text.temperature,
                               gumbel_noise(text.seed, positions, vocab_size)
                               if text.temperature > 0 else
@@ -121,7 +121,7 @@ class HeldOut:
                     logits = draft.logits(states[place][starts], place)
                     if temperature > 0:
                         logits = logits / temperature + torch.from_numpy(
-                            noise[skipped + place:])
+                            noise[skipped + place:]).to(logits.device)
                     right = logits.argmax(-1) == batch.next_ids[ends]
                     before = before[:len(starts)]
                     count.add(place, right, before)
@@ -155,6 +155,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, default=384,
                         help="tokens of a text that count (default %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="default %(default)s")
+    device.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

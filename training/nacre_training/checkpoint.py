@@ -89,7 +89,7 @@ def write_weights(file: pathlib.Path, tensors: Dict[str, torch.Tensor],
                   card: dict) -> None:
     """The tensors in bf16, and nacre_draft.json beside them: `card`, and by what
     the file is known again."""
-    rounded = {name: value.to(torch.bfloat16).contiguous()
+    rounded = {name: value.to("cpu", torch.bfloat16).contiguous()
                for name, value in tensors.items()}
     save_file(rounded, file, metadata={"format": "pt"})
     known = {"parameters": sum(value.numel() for value in rounded.values()),

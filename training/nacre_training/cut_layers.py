@@ -13,7 +13,7 @@ from typing import List, Sequence
 
 import torch
 
-from . import TrainingError
+from . import TrainingError, device
 from .acceptance import HeldOut, describe, mean_length
 from .checkpoint import read_model, write_draft
 from .corpus import read_corpus
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, default=384,
                         help="tokens of a text that count (default %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="default %(default)s")
+    device.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -48,8 +48,8 @@ def read_eagle(folder: pathlib.Path, embedding: torch.Tensor, head: torch.Tensor
     tensors.pop("t2d", None)
     said = tensors.pop("d2t", None)
     if said is not None:  # how far a row's token is from its number
-        said = said + torch.arange(len(said))
-    embedding = tensors.pop("embed_tokens.weight", embedding).float()
+        said = torch.arange(len(said)) + said.to(torch.get_default_device())
+    embedding = tensors.pop("embed_tokens.weight", embedding).to(embedding)
     methods = fields.get("speculators_config", {}).get("proposal_methods", [{}])
     draft = Eagle(config, _read_taps(fields, target_config["num_hidden_layers"]),
                   target_config["hidden_size"],

@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterator, List
 
 import torch
 
-from . import TrainingError
+from . import TrainingError, device
 from .acceptance import HeldOut, describe, mean_length
 from .batches import Batch, epoch, usable
 from .checkpoint import check_pair, write_draft
@@ -61,10 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser, lr: float) -> None:
                         help="evaluations without a better one that end the run "
                              "(default %(default)s)")
     parser.add_argument("--cache-mib", type=int, default=4096,
-                        help="memory for the target's hidden rows; with less than all "
-                             "of them it computes each epoch anew (default %(default)s)")
+                        help="memory of --device for the target's hidden rows; with "
+                             "less than all of them it computes each epoch anew "
+                             "(default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="default %(default)s")
     parser.add_argument("--threads", type=int, default=2, help="default %(default)s")
+    device.add_arguments(parser)
 
 
 def add_steps(parser: argparse.ArgumentParser, steps: int, where: str) -> None:
@@ -103,7 +105,8 @@ class Trainer:
         self._trained = [p for p in student.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(_groups(student), lr=arguments.lr,
                                             betas=(0.9, 0.95), weight_decay=0.01)
-        self._noise = torch.Generator().manual_seed(arguments.seed)
+        self._noise = torch.Generator(torch.get_default_device())
+        self._noise.manual_seed(arguments.seed)
         per_epoch = -(-len(usable(self._texts, arguments.context)) // arguments.rows)
         self._per_epoch = max(1, per_epoch)
         self._schedule = Schedule(max(1, round(arguments.epochs * self._per_epoch)),
@@ -225,9 +228,12 @@ class Trainer:
         path = self._arguments.out / STATE
         if not path.exists():
             return False
-        state = torch.load(path, weights_only=True)
+        state = torch.load(path, map_location=torch.get_default_device(),
+                           weights_only=True)
+        # Runs of before there was a choice.
+        settings = {"device": "cpu"} | state["settings"]
         changed = {name: value for name, value in self._settings().items()
-                   if state["settings"].get(name) != value}
+                   if settings.get(name) != value}
         if changed:
             raise TrainingError(f"{path} is of a run with other flags than {changed}: "
                                 "remove it, or choose another --out")
@@ -240,7 +246,7 @@ class Trainer:
                                 "it, or choose another --out") from None
         for group, share in zip(self._optimizer.param_groups, shares):
             group["share"] = share
-        self._noise.set_state(state["noise"])
+        self._noise.set_state(state["noise"].cpu())
         self._best, self._tried = state["best"], state["tried"]
         self._schedule.step, self._schedule.spent = state["step"], state["seconds"]
         self._schedule.cpu_spent = state["cpu_seconds"]
