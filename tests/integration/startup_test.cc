@@ -124,6 +124,31 @@ TEST_F(StartupTest, AGlideDraftOfNoUse) {
                 "--glide is for target workers");
 }
 
+TEST_F(StartupTest, ADraftInAnothersPlace) {
+  const fs::path models = NACRE_MODELS;
+  const auto run = [this](const char* program, const fs::path& model,
+                          std::vector<std::string> more) {
+    std::vector<std::string> args = {program, "--model", model, "--coordinator",
+                                     "127.0.0.1:1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return Run(args);
+  };
+  ExpectFailure(run("nacre-draft-worker", models / "medusa", {}),
+                "/medusa: Medusa heads, which --medusa of a target worker "
+                "takes; --model takes a model");
+  ExpectFailure(run("nacre-target-worker", models / "target",
+                    {"--eagle", models / "glide"}),
+                "/glide: a GliDe draft, which --glide of a target worker "
+                "takes; --eagle takes an EAGLE draft");
+  ExpectFailure(run("nacre-target-worker", models / "target",
+                    {"--publish-features", models / "medusa"}),
+                "/medusa: Medusa heads, which --medusa of a target worker "
+                "takes; --publish-features takes an EAGLE draft");
+  ExpectFailure(run("nacre-target-worker", models / "target",
+                    {"--eagle", models / "eagle", "--tensor-parallel", "2"}),
+                "--tensor-parallel 2 and --eagle exclude each other");
+}
+
 TEST_F(StartupTest, TruncatedWeights) {
   const fs::path model = CopyModel("draft");
   fs::resize_file(model / "model.safetensors", 100000);
@@ -167,7 +192,7 @@ TEST_F(StartupTest, WeightsThatAreNoNumbers) {
   }
   ExpectFailure(Run({"nacre-draft-worker", "--model", model, "--coordinator",
                      "127.0.0.1:1", "--cpus", "0"}),
-                "the first forward gave no numbers");
+                model.string() + ": the first forward gave no numbers");
 }
 
 TEST_F(StartupTest, ConfigThatDoesNotFitTheWeights) {

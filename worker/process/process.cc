@@ -20,6 +20,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
+#include "model/draft_files.h"
 #include "telemetry/build_info.h"
 #include "telemetry/metrics_server.h"
 #include "wire/hello_codec.h"
@@ -274,11 +275,14 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
                          StartServer(options, security, parts));
   EngineThread engine_thread(
       ThreadOptions(options, loaded, parts, program.role, &exit));
-  NACRE_ASSIGN_OR_RETURN(const std::vector<StepTime> step_times,
-                         engine_thread.WaitForWarmUp());
-  LogStepTimes(step_times);
+  const absl::StatusOr<std::vector<StepTime>> step_times =
+      engine_thread.WaitForWarmUp();
+  if (!step_times.ok()) {
+    return model::InDraftFile(options.model_dir, step_times.status());
+  }
+  LogStepTimes(*step_times);
   wire::Hello hello =
-      MakeHello(options, loaded, program.role, server->address(), step_times);
+      MakeHello(options, loaded, program.role, server->address(), *step_times);
   hello.policy_files = parts.policy_files;
   hello.drafts_chains = parts.drafts_chains;
   Health health(HealthOptions(options, parts, server.get()));
