@@ -101,9 +101,9 @@ bool TargetSession::WantsSuffixes() const {
 SuffixLimits TargetSession::suffix_limits() const {
   // What is less likely pays on no device.
   constexpr double kLeastProbability = 1.0 / 64;
-  // A tree may need a slot for each node, a chain needs none.
+  // A chain needs no slots.
   return {TokenTree::kMaxLocal, RowLimit(), kLeastProbability,
-          options_.num_slots < TokenTree::kMaxLocal};
+          options_.num_slots == 0};
 }
 
 void TargetSession::ProposeSuffixes(absl::Span<const SuffixNode> nodes) {
@@ -143,19 +143,19 @@ void TargetSession::StartStep() {
 }
 
 absl::optional<StepTree> TargetSession::NextTree() const {
+  // What is beside the path stands in slots, the path at positions.
   if (buffer_.tree().has_local()) {
-    const SuffixLimits limits = suffix_limits();
     return StepTree{.tree = &buffer_.tree(),
-                    .max_depth = limits.max_depth,
-                    .most = limits.max_nodes,
-                    .is_local = true};
+                    .max_depth = RowLimit(),
+                    .most = std::min(options_.num_slots, TokenTree::kMaxLocal),
+                    .is_local = true,
+                    .path_goes_on = options_.num_slots < TokenTree::kMaxLocal};
   }
   // A chain says nothing of how likely its tokens are.
   if (options_.num_slots == 0 || options_.plan.tree_rows == 0 ||
       !buffer_.speaks_tree()) {
     return absl::nullopt;
   }
-  // What is beside the path stands in slots, the path at positions.
   return StepTree{
       .tree = &buffer_.tree(),
       .max_depth = StepLimit(),

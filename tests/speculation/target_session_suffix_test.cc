@@ -1,6 +1,7 @@
 // Nodes that the target proposes to itself: when they are wanted, how they are
 // verified and counted, and what a draft that comes late makes of them.
 
+#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -74,17 +75,96 @@ TEST(TargetSuffixes, AreAskedForOnceTheCoordinatorHasAcknowledged) {
   EXPECT_EQ(session.suffix_limits().max_depth, 2);
 }
 
-TEST(TargetSuffixes, AChainNeedsNoSlots) {
-  for (const int num_slots : {0, 3, 16, 63, 64}) {
-    TargetSession::Options options;
-    options.text.prompt_length = 1;
-    options.text.max_tokens = 200;
-    options.max_unacknowledged = 200;
-    options.num_slots = num_slots;
-    const TargetSession session(options, {7});
-    EXPECT_EQ(session.suffix_limits().is_chain, num_slots < 64) << num_slots;
+TargetSession OpenWithSlots(int num_slots) {
+  TargetSession::Options options;
+  options.text.prompt_length = 1;
+  options.text.max_tokens = 200;
+  options.max_unacknowledged = 200;
+  options.num_slots = num_slots;
+  return TargetSession(options, {7});
+}
+
+TEST(TargetSuffixes, AreAChainWithoutSlotsAlone) {
+  for (const int num_slots : {0, 1, 16, 63, 64}) {
+    const TargetSession session = OpenWithSlots(num_slots);
+    EXPECT_EQ(session.suffix_limits().is_chain, num_slots == 0) << num_slots;
     EXPECT_EQ(session.suffix_limits().max_nodes, TokenTree::kMaxLocal);
   }
+}
+
+// The chain 1 to 6, and 8 beside 1.
+std::vector<SuffixNode> ChainAndSibling() {
+  std::vector<SuffixNode> nodes = Chain({1, 2, 3, 4, 5, 6}, 0.9);
+  for (SuffixNode& node : nodes) node.probability *= 0.5 / 0.9;
+  nodes[0].given_parent = 0.5;
+  nodes.insert(
+      nodes.begin() + 2,
+      {.token_id = 8, .match = 2, .probability = 0.42, .given_parent = 0.42});
+  for (SuffixNode& node : nodes) {
+    if (node.parent >= 2) ++node.parent;
+  }
+  nodes[3].parent = 1;
+  return nodes;
+}
+
+TEST(TargetSuffixes, ATreeGoesOnAlongItsPathWhereSlotsEnd) {
+  TargetSession session = OpenWithSlots(3);
+  session.ProposeSuffixes(ChainAndSibling());
+  ASSERT_TRUE(session.NextTree().has_value());
+  EXPECT_EQ(session.NextTree()->most, 3);
+  EXPECT_EQ(Rows(session.BeginTreeStep(5)), (Ids{1, 2, 3, 4, 8}));
+  EXPECT_EQ(session.step().path_length(), 4);
+  EXPECT_EQ(Rows(session.step().parents()), (Ids{0, 1, 2, 3, 0}));
+  const Verdict verdict = session.FinishStep({8, 9});
+  EXPECT_EQ(verdict.token_ids, (Ids{8, 9}));
+  EXPECT_EQ(verdict.suffix_proposed, 5);
+  EXPECT_EQ(verdict.suffix_accepted, 1);
+  session.ProposeSuffixes(ChainAndSibling());
+  EXPECT_EQ(Rows(session.BeginTreeStep(64)), (Ids{1, 2, 3, 4, 5, 6, 8}));
+}
+
+// Of equally likely ones the likeliest three are all below the first.
+TEST(TargetSuffixes, WhatIsBesideThePathIsBoundedByTheSlots) {
+  TargetSession session = OpenWithSlots(2);
+  std::vector<SuffixNode> nodes = Chain({1, 2, 3}, 0.3);
+  for (int32_t token_id = 20; token_id < 27; ++token_id) {
+    nodes.push_back(
+        {.token_id = token_id, .probability = 0.1, .given_parent = 0.1});
+  }
+  session.ProposeSuffixes(nodes);
+  EXPECT_EQ(Rows(session.BeginTreeStep(64)), (Ids{1, 2, 3, 20}));
+}
+
+TEST(TargetSuffixes, NoTreeNeedsMoreSlotsThanThereAre) {
+  std::minstd_rand random(5);
+  int beside = 0;
+  for (int round = 0; round < 500; ++round) {
+    const int num_slots = static_cast<int>(random() % 66);
+    std::vector<SuffixNode> nodes;
+    for (int i = 0; i < TokenTree::kMaxLocal; ++i) {
+      SuffixNode node = {.token_id = i, .match = 2};
+      if (num_slots == 0 || random() % 3 > 0) {
+        node.parent =
+            num_slots == 0 ? i - 1 : static_cast<int>(random() % (i + 1)) - 1;
+      }
+      node.given_parent = 0.05 * static_cast<double>(1 + random() % 19);
+      nodes.push_back(node);
+    }
+    TargetSession session = OpenWithSlots(num_slots);
+    session.ProposeSuffixes(nodes);
+    std::vector<int> path;
+    session.NextTree()->tree->BestPath(&path);
+    const int count = 1 + static_cast<int>(random() % 64);
+    const int rows = static_cast<int>(session.BeginTreeStep(count).size());
+    ASSERT_LE(rows, count);
+    const int used = rows - session.step().path_length();
+    ASSERT_LE(used, num_slots);
+    beside += used;
+    if (count == 64) {
+      ASSERT_EQ(session.step().path_length(), static_cast<int>(path.size()));
+    }
+  }
+  EXPECT_GT(beside, 500 * 4);
 }
 
 TEST(TargetSuffixes, EndWithTheAnswerAndTheAcknowledgement) {

@@ -34,7 +34,7 @@ TEST(TargetEngineFeatures, ChangeNoToken) {
       OpenTarget open = OwnDraftsOpen(id, seed);
       open.sampling.temperature = kOwnDraftsTemperatures[seed % 3];
       open.sampling.repetition_penalty = seed % 7 == 0 ? 1.2f : 1.0f;
-      if (seed % 4 < 2) open.num_slots = 64;
+      open.num_slots = kOwnDraftsSlots[seed / 4 % 4];
       if (seed % 8 == 0) open.logprobs = 2;
       if (seed % 9 == 0) {
         open.prompt_logprobs = 1;
@@ -63,7 +63,7 @@ TEST(TargetEngineFeatures, GoWithDraftsThatComeAndGo) {
     open.plan = {static_cast<int>(random() % 3), 0, 4, 0};
     open.has_draft = true;
     open.epoch = 1;
-    if (seed % 2 == 0) open.num_slots = 64;
+    open.num_slots = kOwnDraftsSlots[seed % 4];
     const Ids said = fixture.Begin(open);
     fixture.RunWithTails(said, random);
     if (::testing::Test::HasFatalFailure()) return;

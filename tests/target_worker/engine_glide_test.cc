@@ -59,7 +59,7 @@ TEST(TargetEngineGlide, OfKnownTokensChangesNone) {
     for (uint64_t id = 1; id <= 2; ++id) {
       OpenTarget open = OwnDraftsOpen(id, seed);
       open.sampling.temperature = kOwnDraftsTemperatures[seed % 3];
-      if (seed % 4 < 2) open.num_slots = 64;
+      open.num_slots = kOwnDraftsSlots[seed / 4 % 4];
       said[id] = fixture.Begin(open);
     }
     for (uint64_t id = 1; id <= 2; ++id) {

@@ -44,6 +44,8 @@ inline void RunAndClose(TargetFixture* fixture, uint64_t id) {
 }
 
 inline constexpr float kOwnDraftsTemperatures[] = {0.0f, 0.8f, 1.0f};
+// As many as nodes, fewer, and none: then they are chains.
+inline constexpr int kOwnDraftsSlots[] = {64, 16, 3, 0};
 
 }  // namespace nacre::target_worker
 

@@ -42,12 +42,34 @@ bool IsSaidByHeads(const LogitTable* heads, const SessionOnWorker& session,
             length < 2 ? -1 : text[length - 2], token_id);
 }
 
-// Whether a row of that token stands below this one.
-bool HasChild(const SessionOnWorker& session, int row, int32_t token_id) {
+// The row of that token below this one; -1: none.
+int RowBelow(const SessionOnWorker& session, int row, int32_t token_id) {
   for (size_t i = 0; i < session.rows.size(); ++i) {
-    if (session.parents[i] == row && session.rows[i] == token_id) return true;
+    if (session.parents[i] == row && session.rows[i] == token_id) {
+      return static_cast<int>(i) + 1;
+    }
   }
-  return false;
+  return -1;
+}
+
+// Rows that stand in place, one after the other.
+int PathLength(const SessionOnWorker& session) {
+  int length = 0;
+  while (length < static_cast<int>(session.rows.size()) &&
+         session.parents[static_cast<size_t>(length)] == length) {
+    ++length;
+  }
+  return length;
+}
+
+// The last row that the step committed; 0: none.
+int LastWalked(const SessionOnWorker& session,
+               const speculation::Verdict& verdict) {
+  int row = 0;
+  for (int i = 0; i < verdict.matched && row >= 0; ++i) {
+    row = RowBelow(session, row, verdict.token_ids[static_cast<size_t>(i)]);
+  }
+  return row;
 }
 
 }  // namespace
@@ -88,7 +110,7 @@ bool Checks::IsSaidByDrafter(const SessionOnWorker& session,
     if (rank == ranked.end()) return false;
     for (auto better = ranked.begin(); at == path.back() && better != rank;
          ++better) {
-      if (!HasChild(session, parent, *better)) return false;
+      if (RowBelow(session, parent, *better) < 0) return false;
     }
     push(said);
     parent = at;
@@ -169,6 +191,9 @@ void Checks::CheckSuffixes(const SessionOnWorker& session,
   const int64_t walk = verdict.matched > 0 ? 1 : 0;
   own_counts_.rows += num_rows;
   own_counts_.walks += walk;
+  const int path = PathLength(session);
+  own_counts_.beside += num_rows - path;
+  own_counts_.beside_walks += LastWalked(session, verdict) > path ? 1 : 0;
   own_counts_.remembered += session.is_remembered ? 1 : 0;
   own_counts_.of_heads += session.is_of_heads ? 1 : 0;
   own_counts_.head_walks += session.is_of_heads ? walk : 0;

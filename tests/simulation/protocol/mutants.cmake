@@ -81,6 +81,9 @@ nacre_mutant(row_without_its_parent speculation/target_step.cc
 nacre_mutant(row_deeper_than_the_plan speculation/step_rows.cc
   [[tree->Best(std::min(count, most), max_depth, nodes)]]
   [[tree->Best(std::min(count, most), max_depth + 1, nodes)]])
+nacre_mutant(own_tree_beyond_its_slots speculation/target_session.cc
+  [[std::min(options_.num_slots, TokenTree::kMaxLocal)]]
+  [[TokenTree::kMaxLocal]])
 nacre_mutant(row_walked_past_its_parent speculation/target_step.cc
   [=[parents_[i] == row && token_ids_[i] == token_id]=]
   [=[token_ids_[i] == token_id]=])

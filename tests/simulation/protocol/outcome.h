@@ -56,8 +56,11 @@ struct Counts {
   int64_t suffix_rows = 0;    // that targets proposed to themselves
   int64_t suffix_walks = 0;   // steps that committed such rows
   int64_t remembered = 0;     // of these rows, from other requests' answers
-  int64_t head_steps = 0;     // with rows that only a target's heads said
-  int64_t head_walks = 0;     // of these, those that committed rows
+  // Rows of targets' own beside their paths, where slots are fewer than nodes.
+  int64_t few_slot_rows = 0;
+  int64_t few_slot_walks = 0;  // steps that committed such rows
+  int64_t head_steps = 0;      // with rows that only a target's heads said
+  int64_t head_walks = 0;      // of these, those that committed rows
   int64_t drafter_looks =
       0;  // that drafts of targets' own were asked after texts
   int64_t drafter_texts = 0;  // rows of texts that they were fed before

@@ -39,11 +39,14 @@ void DrawOwnDrafts(Schedule* schedule) {
     schedule->heads = static_cast<DraftKind>(random.Below(kNumDraftKinds));
   }
   DrawDrafter(schedule);
-  // Else what targets draft from themselves are chains.
   const bool has_own =
       schedule->heads.has_value() || schedule->drafter.has_value();
-  if (has_own && simulation::MixBits(schedule->seed * 32 + 11) % 3 == 0) {
-    schedule->tree_rows = speculation::TokenTree::kMaxLocal;
+  const uint64_t bits = simulation::MixBits(schedule->seed * 32 + 11);
+  if (has_own && bits % 3 < 2) {
+    // A slot for each node, or for few of them. Without slots they are chains.
+    constexpr int kAll = speculation::TokenTree::kMaxLocal;
+    schedule->tree_rows =
+        bits % 3 == 0 ? kAll : 1 + static_cast<int>(bits / 3 % (kAll - 1));
     schedule->draft_rows = std::max(schedule->draft_rows, 4);
   }
   Random look(schedule->seed * 0x589965CC75374CC3 + 71);

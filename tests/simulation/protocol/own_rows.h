@@ -38,6 +38,7 @@ struct OwnDrafts {
 struct OwnCounts {
   int64_t rows = 0;
   int64_t walks = 0;                     // steps that committed some of them
+  int64_t beside = 0, beside_walks = 0;  // likewise, of those off their path
   int64_t remembered = 0;                // from answers to other requests
   int64_t of_heads = 0, head_walks = 0;  // steps with what only heads say
   // Likewise of a draft over features, and of one over keys and values.

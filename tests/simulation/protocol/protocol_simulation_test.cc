@@ -106,6 +106,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.suffix_rows, 300 * per_mille);
   EXPECT_GT(total.suffix_walks, 50 * per_mille);
   EXPECT_GT(total.remembered, 5 * per_mille);
+  EXPECT_GT(total.few_slot_rows, 300 * per_mille);
+  EXPECT_GT(total.few_slot_walks, 30 * per_mille);
   EXPECT_GT(total.head_steps, 300 * per_mille);
   EXPECT_GT(total.head_walks, 100 * per_mille);
   EXPECT_GT(total.timed_head_looks, 100 * per_mille);

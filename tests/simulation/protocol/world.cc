@@ -71,6 +71,8 @@ void Counts::Add(const Counts& other) {
   branch_walks += other.branch_walks;
   suffix_rows += other.suffix_rows;
   suffix_walks += other.suffix_walks;
+  few_slot_rows += other.few_slot_rows;
+  few_slot_walks += other.few_slot_walks;
   remembered += other.remembered;
   head_steps += other.head_steps;
   head_walks += other.head_walks;
@@ -162,6 +164,8 @@ std::string Describe(const Counts& counts) {
       counts.branch_rows, " of them rows, ", counts.branch_walks,
       " steps along these, ", counts.suffix_rows, " rows from suffixes, ",
       counts.remembered, " of them from other answers, ", counts.suffix_walks,
+      " steps along these, ", counts.few_slot_rows,
+      " rows beside paths in few slots, ", counts.few_slot_walks,
       " steps along these, ", counts.head_steps, " steps with heads' rows, ",
       counts.head_walks, " along these, ", counts.timed_head_looks,
       " rows of heads that took time, ", DescribeDrafters(counts), counts.ranks,
@@ -332,6 +336,10 @@ Outcome World::Finish() {
   const OwnCounts& suffixes = checks_.own_counts();
   counts_.suffix_rows = suffixes.rows;
   counts_.suffix_walks = suffixes.walks;
+  if (schedule_.tree_rows < speculation::TokenTree::kMaxLocal) {
+    counts_.few_slot_rows = suffixes.beside;
+    counts_.few_slot_walks = suffixes.beside_walks;
+  }
   counts_.remembered = suffixes.remembered;
   counts_.head_steps = suffixes.of_heads;
   counts_.head_walks = suffixes.head_walks;
