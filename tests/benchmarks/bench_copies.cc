@@ -3,12 +3,13 @@
 // a time, with suffixes ("async") and without ("ar"), in turns.
 //
 //   bench_copies [--prompts FILE] [--tokenizer DIR] [--count N]
-//                [--step-time ROWS:MS,...] [--repetitions N]
+//                [--step-time ROWS:MS,...] [--repetitions N] [--slots N]
 //
 // A table model says the answers (tests/testing/edited_copies.h). Each step
-// takes as long as --step-time says, by waiting. The numbers are the sums of
-// all requests' times, from their opening to their last token, medians over the
-// repetitions. Requests whose text loops are left out.
+// takes as long as --step-time says, by waiting. A session has --slots (16) for
+// nodes beside the best path. The numbers are the sums of all requests' times,
+// from their opening to their last token, medians over the repetitions.
+// Requests whose text loops are left out.
 
 #include <chrono>
 #include <condition_variable>
@@ -63,8 +64,9 @@ std::unique_ptr<model::LanguageModel> MakeModel(const ReplayedText* text,
 // Acknowledges as a coordinator on the same machine does, at once.
 class Replayer {
  public:
-  Replayer(int vocab_size, const StepTimes& times)
-      : model_(MakeModel(&text_, vocab_size, times)),
+  Replayer(int vocab_size, int num_slots, const StepTimes& times)
+      : num_slots_(num_slots),
+        model_(MakeModel(&text_, vocab_size, times)),
         engine_({.model = model_.get(),
                  .send = [this](worker::StreamId,
                                 TargetEvents events) { OnEvents(events); }}),
@@ -84,6 +86,7 @@ class Replayer {
     open.prompt_length = text.prompt_length;
     open.token_ids = said_;
     open.max_tokens = text.answer_length();
+    open.num_slots = num_slots_;
     if (from_suffixes) open.suffixes.emplace();
     const double start = Seconds();
     TargetCommands commands;
@@ -127,6 +130,7 @@ class Replayer {
     closed_.notify_one();
   }
 
+  const int num_slots_;
   // Of the request that runs; the engine's thread has them until it is closed.
   ReplayedText text_;
   std::vector<int32_t> said_;
@@ -148,6 +152,7 @@ struct Flags {
   std::string step_time = "1:10,8:10.2,16:10.3";
   int count = 20;
   int repetitions = 3;
+  int slots = 16;
 
   bool Set(const std::string& flag, const char* value) {
     if (flag == "--prompts") prompts = value;
@@ -155,9 +160,10 @@ struct Flags {
     if (flag == "--step-time") step_time = value;
     if (flag == "--count") count = std::max(1, std::atoi(value));
     if (flag == "--repetitions") repetitions = std::max(1, std::atoi(value));
+    if (flag == "--slots") slots = std::max(0, std::atoi(value));
     return flag == "--prompts" || flag == "--tokenizer" ||
            flag == "--step-time" || flag == "--count" ||
-           flag == "--repetitions";
+           flag == "--repetitions" || flag == "--slots";
   }
 };
 
@@ -201,7 +207,7 @@ int Main(int argc, char** argv) {
   const std::vector<ReplayedText> texts = Texts(flags, *tokenizer, &left_out);
   int tokens = 0;
   for (const ReplayedText& text : texts) tokens += text.answer_length();
-  Replayer replayer(tokenizer->vocab_size(),
+  Replayer replayer(tokenizer->vocab_size(), flags.slots,
                     ValueOrExit(ParseStepTimes(flags.step_time)));
   std::vector<double> seconds[2];
   Answer sums[2];
