@@ -91,7 +91,6 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
 using UnitInPairs = hwy::AlignedFreeUniquePtr<uint16_t[]>;
 
 bool DenseMatrix::MayBeCoded(const StackedWeights& weights) const {
-  constexpr int kSamples = 8;
   if (!rounds_inputs_ || kernels_.coded == nullptr ||
       Bytes() < kernels_.min_coded_bytes) {
     return false;
@@ -100,7 +99,7 @@ bool DenseMatrix::MayBeCoded(const StackedWeights& weights) const {
   const UnitInPairs pairs = hwy::AllocateAligned<uint16_t>(unit_weights());
   const auto coded = hwy::AllocateAligned<uint8_t>(steps * kCodedStepBytes);
   std::vector<WeightPatch> patches;
-  const int samples = std::min(kSamples, num_units());
+  const int samples = std::min(8, 1 + num_units() / 16);
   for (int i = 0; i < samples; ++i) {
     const int unit = static_cast<int>(int64_t{num_units()} * i / samples);
     weights.ForUnits(static_cast<int>(unit_outputs()), unit, unit + 1,
