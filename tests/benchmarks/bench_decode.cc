@@ -22,6 +22,7 @@
 #include "common/cpu_list.h"
 #include "hwy/targets.h"
 #include "kernels/backend_factory.h"
+#include "kernels/cpu/coded_weights.h"
 #include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
@@ -110,6 +111,9 @@ double BytesPerWeight(const std::string& weights) {
   if (weights == "f32") return 4;
   if (weights == "int8") return 1 + 2.0 / 64;
   if (weights == "int4") return 0.5 + 2.0 / 32;
+  if (weights == "bf16a16" && kernels::FindCodedKernels() != nullptr) {
+    return 1.5;  // but for small matrices, and those of many exponents
+  }
   return 2;
 }
 
