@@ -262,6 +262,14 @@ void FeatureDrafts::Grow(absl::Span<EngineSession* const> sessions,
   }
 }
 
+speculation::SuffixLimits FeatureDrafts::LimitsOf(
+    const EngineSession& session) {
+  speculation::SuffixLimits limits = session.schedule.suffix_limits();
+  // Most of a level would be drafted in vain.
+  limits.is_chain = limits.is_chain || session.sequence->num_slots() < kRows;
+  return limits;
+}
+
 bool FeatureDrafts::GrowRoots(absl::Span<EngineSession* const> sessions) {
   batch_.clear();
   for (EngineSession* session : sessions) {
@@ -278,7 +286,7 @@ bool FeatureDrafts::GrowRoots(absl::Span<EngineSession* const> sessions) {
     EngineSession& session = *sessions[i];
     DropPending(session, 0);
     session.ahead.features->tree.Begin(session.schedule.committed(),
-                                       session.schedule.suffix_limits());
+                                       LimitsOf(session));
     session.ahead.features->slots.clear();
     Expand(session, GrownDraft::kRoot, logits->subspan(i * vocab, vocab));
   }

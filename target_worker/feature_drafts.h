@@ -92,6 +92,9 @@ class FeatureDrafts {
   static constexpr int kMostGiven = speculation::StepTimeCurve::kMaxRows;
 
  private:
+  // Of the tree that its draft grows: a chain where the session has fewer slots
+  // than a level has nodes.
+  static speculation::SuffixLimits LimitsOf(const EngineSession& session);
   // Takes the features of a session's rows, the first of which is `row` of the
   // step.
   void Take(EngineSession& session, size_t row);

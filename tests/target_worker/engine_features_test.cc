@@ -252,6 +252,24 @@ TEST(TargetEngineFeatures, APromptWithoutRoomIsForgotten) {
   EXPECT_GT(fixture.Accepted(), 0);
 }
 
+// Nodes that no step could verify would cost time.
+TEST(TargetEngineFeatures, GrowAChainInFewerSlotsThanALevelHasNodes) {
+  for (const int num_slots : {0, 1, 3, 4, 16}) {
+    Features fixture(ShowingModel(4, 2048), /*percent_a_row=*/0);
+    OpenTarget open = OwnDraftsOpen(1, 4, 60);
+    open.num_slots = num_slots;
+    open.ignore_eos = true;
+    fixture.Begin(open);
+    fixture.RunToEnd(1);
+    EXPECT_GT(fixture.Accepted(), 0);
+    if (num_slots < FeatureDrafts::kRows) {
+      EXPECT_EQ(fixture.drafter->most_nodes, 1u) << num_slots;
+    } else {
+      EXPECT_GT(fixture.drafter->most_nodes, 1u) << num_slots;
+    }
+  }
+}
+
 TEST(TargetEngineFeatures, IsNoDeeperThanTheDrafterWasTrainedFor) {
   Features fixture(ShowingModel(4, 2048), /*percent_a_row=*/0);
   fixture.drafter->depth = 2;

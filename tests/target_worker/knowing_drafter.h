@@ -99,12 +99,14 @@ class KnowingDrafter : public model::FeatureDrafter {
   int num_calls = 0;
   size_t most_sessions = 0;  // of a call
   size_t most_rows = 0;      // of a sequence in a call
+  size_t most_nodes = 0;     // likewise
   Sequence* last = nullptr;  // the newest sequence
 
  private:
   void Feed(const model::FeatureRows& rows, Sequence& sequence) {
     const size_t positions = rows.token_ids.size() - rows.nodes.size();
     most_rows = std::max(most_rows, positions);
+    most_nodes = std::max(most_nodes, rows.nodes.size());
     EXPECT_EQ(rows.features.size(),
               positions * static_cast<size_t>(feature_size()));
     for (size_t i = 0; i < rows.token_ids.size(); ++i) {
