@@ -50,7 +50,7 @@ size_t DenseMatrix::Bytes() const {
   const size_t inputs = cells_ * kDenseCellInputs;
   return num_units() * inputs * unit_outputs() *
              (is_bf16_ ? sizeof(uint16_t) : sizeof(float)) +
-         kPrefetchBytes;
+         kFarBytes;
 }
 
 size_t DenseMatrix::Bytes(const StackedWeights& weights, WeightType type,
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
     const size_t bytes = packed->num_units() * packed->unit_weights() /
                          kCodedStepWeights * kCodedStepBytes;
     NACRE_ASSIGN_OR_RETURN(packed->memory_,
-                           AllocateHostBuffer(bytes + kPrefetchBytes));
+                           AllocateHostBuffer(bytes + kFarBytes));
     packed->Code(weights, run);
     return packed;
   }

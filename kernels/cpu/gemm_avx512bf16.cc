@@ -60,8 +60,9 @@ void PackActivations(const float* x, const RowTiling& tiling, int tile_begin,
 }
 
 void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
-  MultiplyUnits<PairCells>(args, unit_begin, unit_end,
-                           {kPairRuns<4>, kPairRuns<2>, kPairRuns<1>});
+  MultiplyUnits<PairCells>(
+      args, unit_begin, unit_end,
+      {kPairRuns<4>, kPairRuns<2>, kPairRuns<1>, FetchesFar});
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ const WeightPatch* Apply(const WeightPatch* patch, const WeightPatch* end,
   return patch;
 }
 
-// kLines lines of weights to come are fetched each step.
+// Fetches kLines lines each step.
 template <int kRows, int kLines>
 void RunCoded(const GemmSegment& s) {
   PairSums<kRows> sums(s.sums);
@@ -109,9 +109,7 @@ void RunCoded(const GemmSegment& s) {
   const WeightPatch* const patches_end = unit.patches_end;
   size_t next_patch = patch == patches_end ? end : patch->step;
   for (; step < end; ++step) {
-    for (int line = 0; line < kLines; ++line) {
-      _mm_prefetch(ahead + size_t{64} * line, _MM_HINT_T0);
-    }
+    FetchAhead<kLines>(ahead, s.is_far);
     ahead += s.ahead_step;
     __m512i weights[kUnitVectors];
     Decode(w, exponents, weights);
@@ -137,9 +135,7 @@ void DecodeCells(const char* from, const CodedUnit& unit, size_t begin,
   const Exponents exponents(unit);
   const WeightPatch* patch = FindPatch(unit, begin * kCellPairs);
   for (size_t step = begin * kCellPairs; step < end * kCellPairs; ++step) {
-    for (size_t line = 0; line < CodedCells::kStepBytes; line += 64) {
-      _mm_prefetch(from + kPrefetchBytes + line, _MM_HINT_T0);
-    }
+    FetchAhead<CodedCells::kStepBytes / 64>(from + kFarBytes, /*is_far=*/true);
     __m512i weights[kUnitVectors];
     Decode(from, exponents, weights);
     if (patch != unit.patches_end && patch->step == step) {
@@ -170,7 +166,7 @@ void MultiplyDecoded(const GemmArgs& args, int unit_begin, int unit_end) {
         MultiplyCells<PairCells>(
             args, cells, tiling, t,
             std::min(t + PairCells::kTilesTogether, tiling.count),
-            /*fetch=*/false, kPairRuns<0>);
+            Fetch::kNothing, kPairRuns<0>);
       }
     }
   }
@@ -180,8 +176,9 @@ void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
   if (args.rows > PairCells::kTilesTogether * PairCells::kTileRows) {
     MultiplyDecoded(args, unit_begin, unit_end);
   } else {
-    MultiplyUnits<CodedCells>(args, unit_begin, unit_end,
-                              {kCodedRuns<3>, kCodedRuns<2>, kCodedRuns<1>});
+    MultiplyUnits<CodedCells>(
+        args, unit_begin, unit_end,
+        {kCodedRuns<3>, kCodedRuns<2>, kCodedRuns<1>, FetchesFar});
   }
 }
 

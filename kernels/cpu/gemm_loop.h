@@ -26,15 +26,20 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hwy/base.h"
 #include "kernels/cpu/row_tiling.h"
 
 namespace nacre::kernels {
 
 struct CodedUnit;  // kernels/cpu/coded_weights.h
 
-// Weights are fetched this far ahead of their use; a packed matrix has as much
-// room past it.
-inline constexpr size_t kPrefetchBytes = 8192;
+// Weights are fetched this far ahead of their use: into the level-1 cache, or,
+// further ahead, into the level-2 cache. That takes more of them at a time, but
+// leaves a way that only arithmetic hides. A packed matrix has as much room
+// past it.
+enum class Fetch { kNothing, kNear, kFar };
+inline constexpr size_t kNearBytes = 8192;
+inline constexpr size_t kFarBytes = 16384;
 
 // Weights of a chunk, in the level-1 cache, and of a block, in the level-2.
 inline constexpr size_t kChunkBytes = 12 << 10;
@@ -62,11 +67,26 @@ struct GemmSegment {
   const char* ahead;
   size_t ahead_step;
   size_t ahead_cell;
+  bool is_far;  // Fetch::kFar
   // Of weights that are codes: of all units, and where this one is.
   const CodedUnit* coded;
   int unit;
   size_t first_cell;
 };
+
+// kLines lines of the weights to come.
+template <int kLines>
+HWY_INLINE void FetchAhead(const char* ahead, bool is_far) {
+  constexpr int kLevel1 = 3;
+  constexpr int kLevel2 = 2;
+  for (int line = 0; line < kLines; ++line) {
+    if (is_far) {
+      __builtin_prefetch(ahead + size_t{64} * line, 0, kLevel2);
+    } else {
+      __builtin_prefetch(ahead + size_t{64} * line, 0, kLevel1);
+    }
+  }
+}
 
 using RunGemmSegment = void (*)(const GemmSegment&);
 
@@ -75,6 +95,9 @@ struct GemmRuns {
   const RunGemmSegment* alone;   // one tile fetches all weights to come
   const RunGemmSegment* few;     // two or three tiles share that
   const RunGemmSegment* shared;  // more
+  // Whether weights are fetched from afar where so many tiles of so many rows
+  // (of the first) share that; null: never.
+  bool (*is_far)(int rows, int tiles) = nullptr;
 };
 
 // `cells` of a tile's activations: of many rows they come from afar.
@@ -104,7 +127,7 @@ struct UnitCells {
 template <class Cells>
 void MultiplyCells(const GemmArgs& args, const UnitCells& cells,
                    const RowTiling& tiling, int tile_begin, int tile_end,
-                   bool fetch, const RunGemmSegment* run) {
+                   Fetch fetch, const RunGemmSegment* run) {
   constexpr size_t kOutputs = Cells::kUnitOutputs;
   constexpr size_t kChunkCells =
       std::max<size_t>(1, kChunkBytes / Cells::kBytes);
@@ -122,8 +145,10 @@ void MultiplyCells(const GemmArgs& args, const UnitCells& cells,
                 count * sizeof(float));
   }
   GemmSegment segment;
-  segment.ahead_step = fetch ? Cells::kStepBytes / tiles : 0;
-  segment.ahead_cell = fetch ? Cells::kTailBytes / tiles : 0;
+  const bool fetches = fetch != Fetch::kNothing;
+  segment.is_far = fetch == Fetch::kFar;
+  segment.ahead_step = fetches ? Cells::kStepBytes / tiles : 0;
+  segment.ahead_cell = fetches ? Cells::kTailBytes / tiles : 0;
   segment.weights = cells.weights;
   segment.coded = args.coded;
   segment.unit = cells.unit;
@@ -138,8 +163,9 @@ void MultiplyCells(const GemmArgs& args, const UnitCells& cells,
           args.activations + (row * args.cells + rows * c) * Cells::kRowBytes;
       segment.sums = sums + (row - first_row) * kOutputs;
       segment.ahead = segment.weights;
-      if (fetch) {
-        segment.ahead += kPrefetchBytes + bytes * (tile - tile_begin) / tiles;
+      if (fetches) {
+        segment.ahead += (segment.is_far ? kFarBytes : kNearBytes) +
+                         bytes * (tile - tile_begin) / tiles;
       }
       if (tile + 1 < tile_end) {
         FetchRows<Cells>(args, tiling, tile + 1, c, segment.cells);
@@ -166,10 +192,14 @@ void MultiplyUnits(const GemmArgs& args, int unit_begin, int unit_end,
     for (int t = 0; t < tiling.count; t += Cells::kTilesTogether) {
       const int tile_end = std::min(t + Cells::kTilesTogether, tiling.count);
       const int tiles = tile_end - t;
-      const bool fetch = t == 0;
-      const RunGemmSegment* const run = !fetch || tiles > 3 ? runs.shared
-                                        : tiles > 1         ? runs.few
-                                                            : runs.alone;
+      const bool is_far =
+          runs.is_far != nullptr && runs.is_far(tiling.size(t), tiles);
+      const Fetch fetch = t > 0    ? Fetch::kNothing
+                          : is_far ? Fetch::kFar
+                                   : Fetch::kNear;
+      const RunGemmSegment* const run = t > 0 || tiles > 3 ? runs.shared
+                                        : tiles > 1        ? runs.few
+                                                           : runs.alone;
       for (int unit = begin; unit < end; ++unit) {
         const UnitCells cells = {unit, 0, args.cells,
                                  args.weights + unit * unit_bytes};

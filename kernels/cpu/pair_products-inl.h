@@ -70,7 +70,10 @@ inline void LoadPairs(const char* from, __m512i (&weights)[kUnitVectors]) {
   }
 }
 
-// kLines lines of weights to come are fetched each step.
+// Measured on Zen 4: steps of one and two rows have too little arithmetic.
+inline bool FetchesFar(int rows, int tiles) { return rows > 2 || tiles > 1; }
+
+// Fetches kLines lines each step.
 template <int kRows, int kLines>
 void RunPairs(const GemmSegment& s) {
   PairSums<kRows> sums(s.sums);
@@ -78,9 +81,7 @@ void RunPairs(const GemmSegment& s) {
   const char* ahead = s.ahead;
   const char* x = s.x;
   for (size_t step = 0; step < s.cells * kCellPairs; ++step) {
-    for (int line = 0; line < kLines; ++line) {
-      _mm_prefetch(ahead + size_t{64} * line, _MM_HINT_T0);
-    }
+    FetchAhead<kLines>(ahead, s.is_far);
     ahead += s.ahead_step;
     __m512i weights[kUnitVectors];
     LoadPairs(w, weights);

@@ -21,6 +21,9 @@ namespace nacre::kernels {
 
 template <class Outputs>
 struct CellWalk {
+  template <class Cells>
+  static constexpr bool (*kIsFar)(int rows, int tiles) = nullptr;
+
   template <class Cells, int kRows, int kLines>
   static void Run(const GemmSegment& s) {
     constexpr int kCount = Outputs::Count(kRows);

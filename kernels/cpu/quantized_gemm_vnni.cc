@@ -58,10 +58,8 @@ HWY_INLINE __m512 LoadScales(const char* from) {
 // the first row. Fetches kLines lines.
 template <class Cells, int kRows, int kLines>
 HWY_INLINE void AddStep(const char* w, const char* x, const char* ahead,
-                        __m512i (&integers)[kRows][kPanels]) {
-  for (int line = 0; line < kLines; ++line) {
-    _mm_prefetch(ahead + size_t{64} * line, _MM_HINT_T0);
-  }
+                        bool is_far, __m512i (&integers)[kRows][kPanels]) {
+  FetchAhead<kLines>(ahead, is_far);
   StepWeights<Cells> weights;
   LoadStep(w, &weights);
   for (int quad = 0; quad < Cells::kQuadsPerStep; ++quad) {
@@ -77,8 +75,28 @@ HWY_INLINE void AddStep(const char* w, const char* x, const char* ahead,
 }
 
 struct VnniCode {
+  // Measured on Zen 4, three tiles too: there the level-1 cache is better.
+  template <class Cells>
+  static bool FetchesFar(int rows, int tiles) {
+    constexpr int kFewestRows = Cells::kQuadsPerStep == 1 ? 5 : 3;
+    return tiles == 1 ? rows >= kFewestRows : tiles != 3;
+  }
+  template <class Cells>
+  static constexpr auto kIsFar = FetchesFar<Cells>;
+
   template <class Cells, int kRows, int kLines>
   static void Run(const GemmSegment& s) {
+    // A test in each step would cost int4 a tenth.
+    if (s.is_far) {
+      RunAs<Cells, kRows, kLines, true>(s);
+    } else {
+      RunAs<Cells, kRows, kLines, false>(s);
+    }
+  }
+
+ private:
+  template <class Cells, int kRows, int kLines, bool kFar>
+  static void RunAs(const GemmSegment& s) {
     __m512 sums[kRows][kPanels];
     for (int row = 0; row < kRows; ++row) {
       for (int panel = 0; panel < kPanels; ++panel) {
@@ -103,14 +121,14 @@ struct VnniCode {
       for (int first = 0; first < Cells::kSteps; first += kStepsUnrolled) {
         for (int i = 0; i < kStepsUnrolled; ++i) {
           AddStep<Cells, kRows, kLines>(w, x + size_t{4} * (first + i) * kRows,
-                                        ahead, integers);
+                                        ahead, kFar, integers);
           w += Cells::kStepBytes;
           ahead += s.ahead_step;
           // Keeps the compiler from moving all fetches of a cell to its front.
           HWY_FENCE;
         }
       }
-      _mm_prefetch(ahead, _MM_HINT_T0);
+      FetchAhead<1>(ahead, kFar);
       ahead += s.ahead_cell;
       for (int panel = 0; panel < kPanels; ++panel) {
         const __m512 scale_w = LoadScales(w + size_t{32} * panel);

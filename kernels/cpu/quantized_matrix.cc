@@ -75,7 +75,7 @@ size_t QuantizedMatrix::Bytes() const {
   return num_units() * groups_ *
              (type_ == WeightType::kInt8 ? Int8Cells::kBytes
                                          : Int4Cells::kBytes) +
-         kPrefetchBytes;
+         kFarBytes;
 }
 
 size_t QuantizedMatrix::Bytes(const StackedWeights& weights, WeightType type,

@@ -5,6 +5,9 @@
 //     // step.
 //     template <class Cells, int kRows, int kLines>
 //     static void Run(const GemmSegment& s);
+//     // GemmRuns::is_far.
+//     template <class Cells>
+//     static constexpr auto kIsFar;
 //   };
 // No vector code here.
 
@@ -37,7 +40,7 @@ void MultiplyQuantized(const GemmArgs& args, int unit_begin, int unit_end) {
   MultiplyUnits<Cells>(
       args, unit_begin, unit_end,
       {kQuantizedRuns<Code, Cells, 2>, kQuantizedRuns<Code, Cells, 1>,
-       kQuantizedRuns<Code, Cells, 1>});
+       kQuantizedRuns<Code, Cells, 1>, Code::template kIsFar<Cells>});
 }
 
 template <class Code>
