@@ -58,6 +58,20 @@ class OwnDraftsTest : public ::testing::Test {
                                 "--step-time=1:250,64:250"};
     Service service(std::move(options));
     Own own;
+    // If a machine is so busy that a look was too dear, steps save for the
+    // next.
+    for (int turn = 0; turn < 10 && own.accepted == 0; ++turn) {
+      ExpectTheyChangeNothing(service, &own);
+    }
+    EXPECT_GT(own.proposed, 0u) << "nothing looked at it";
+    EXPECT_GT(own.accepted, 0u) << "of " << own.proposed;
+    RecordProperty("accepted", std::to_string(own.accepted));
+    RecordProperty("proposed", std::to_string(own.proposed));
+    EXPECT_TRUE(service.KvReturnsToEmpty());
+  }
+
+ private:
+  void ExpectTheyChangeNothing(Service& service, Own* own) {
     for (const float temperature : {0.0f, 0.8f}) {
       SCOPED_TRACE(temperature);
       v1::GenerateRequest request = Request(
@@ -71,13 +85,8 @@ class OwnDraftsTest : public ::testing::Test {
       Own none;
       const Choices ar = Generate(service, request, v1::METHOD_AR, &none);
       EXPECT_EQ(none.proposed, 0u);
-      EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &own), ar);
+      EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, own), ar);
     }
-    EXPECT_GT(own.proposed, 0u) << "nothing looked at it";
-    EXPECT_GT(own.accepted, 0u) << "of " << own.proposed;
-    RecordProperty("accepted", std::to_string(own.accepted));
-    RecordProperty("proposed", std::to_string(own.proposed));
-    EXPECT_TRUE(service.KvReturnsToEmpty());
   }
 };
 
