@@ -147,8 +147,9 @@ make_llama_cpp() {
   build_llama_cpp llama.cpp-avx2 ggml-cpu -- -DGGML_NATIVE=OFF
   ! grep -qE 'avx512|march=native' "$WORK/llama.cpp-avx2/compile_commands.json" ||
     die "$WORK/llama.cpp-avx2 was built for AVX-512"
-  LD_LIBRARY_PATH=$WORK/llama.cpp-avx2/bin ldd "$build/bin/llama_cpp_steps" |
-    grep -q "$WORK/llama.cpp-avx2/bin/libggml-cpu" ||
+  local libraries
+  libraries=$(LD_LIBRARY_PATH=$WORK/llama.cpp-avx2/bin ldd "$build/bin/llama_cpp_steps")
+  [[ $libraries == *"$WORK/llama.cpp-avx2/bin/libggml-cpu"* ]] ||
     die "llama_cpp_steps does not load libggml-cpu of $WORK/llama.cpp-avx2"
 }
 
