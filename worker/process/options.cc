@@ -409,10 +409,18 @@ void FeatureFlags::Register(FlagSet* flags) {
               "not a number of bytes of 64K or more (K, M and G may follow)");
         }
         cache_bytes = *bytes;
+        cache_text = text;
         return absl::OkStatus();
       },
       "memory for these, of all open requests together: beyond it the oldest "
       "of the longest one are dropped");
+}
+
+absl::Status FeatureFlags::Validate() const {
+  if (cache_text.empty() || !draft.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--feature-cache ", cache_text,
+                   " needs --publish-features, whose features it is for"));
 }
 
 void PaceOptions::Register(FlagSet* flags) {
@@ -506,6 +514,7 @@ absl::Status Validate(const WorkerOptions& options) {
   }
   NACRE_RETURN_IF_ERROR(options.compute.Validate());
   NACRE_RETURN_IF_ERROR(options.own_drafts.Validate());
+  NACRE_RETURN_IF_ERROR(options.features.Validate());
   NACRE_RETURN_IF_ERROR(
       options.tensors.transport->check(options.compute.backend));
   if (!options.metrics_listen.empty()) {

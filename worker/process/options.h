@@ -101,9 +101,12 @@ struct TensorFlags {
 struct FeatureFlags {
   std::string draft;  // their folder; empty: nothing
   int64_t cache_bytes = int64_t{64} << 20;
+  std::string cache_text;  // as it was given; empty: it was not
 
   // --publish-features and --feature-cache; they check their values.
   void Register(FlagSet* flags);
+  // INVALID_ARGUMENT: memory for features of no draft.
+  absl::Status Validate() const;
 };
 
 // How a worker paces itself.

@@ -260,6 +260,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--feature-cache=0"}, "not a number of bytes of 64K or more"},
         BadLine{{"--feature-cache=65535"},
                 "not a number of bytes of 64K or more"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--feature-cache=64M"},
+                "--feature-cache 64M needs --publish-features"},
         BadLine{{"--suffix-cache=-1"}, "not a number of bytes from 64K"},
         BadLine{{"--suffix-cache=17G"}, "from 64K to 16G"},
         BadLine{{"--least-vocabulary-share=1.5"}, "not a share from 0 to 1"},
