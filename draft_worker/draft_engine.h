@@ -92,7 +92,7 @@ class DraftEngine final
   worker::TensorUse tensor_use() const {
     worker::TensorUse use = rows_.use();
     const worker::TensorUse hidden = hidden_.use();
-    use.used = hidden.used;
+    use.used += hidden.used;
     use.stale += hidden.stale;
     use.lag_ns = hidden.lag_ns;
     return use;

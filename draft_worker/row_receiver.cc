@@ -158,6 +158,7 @@ bool RowReceiver::OnArrived(const worker::ReceivedTensor& received) {
   seen.early.insert(seen.early.end(), added.begin(), added.end());
   seen.num_early += count - known;
   num_rows_ += static_cast<uint64_t>(count - known);
+  ++num_used_;
   Settle(it->second);
   AskOn(*it->second, &seen);
   return true;
@@ -253,6 +254,7 @@ void RowReceiver::OnCommit(Session& session) {
 
 worker::TensorUse RowReceiver::use() const {
   worker::TensorUse use;
+  use.used = num_used_;
   use.stale = num_stale_;
   use.rows = num_rows_;
   use.row_commits = num_commits_;

@@ -98,6 +98,7 @@ class RowReceiver {
   worker::TensorReader* const tensors_;
   model::Drafter* const drafter_;
   absl::flat_hash_map<uint64_t, Session*> by_channel_;
+  std::atomic<uint64_t> num_used_{0};  // runs
   std::atomic<uint64_t> num_stale_{0};
   std::atomic<uint64_t> num_rows_{0};
   std::atomic<uint64_t> num_commits_{0};

@@ -180,6 +180,7 @@ TEST_F(RowReceiverTest, RowsComeAgainAndInParts) {
     EXPECT_EQ(rows[static_cast<size_t>(2 * i)], 100.0f + static_cast<float>(i));
   }
   EXPECT_EQ(fixture_->engine->tensor_use().stale, 1u);
+  EXPECT_EQ(fixture_->engine->tensor_use().used, 3u) << "runs";
 }
 
 TEST_F(RowReceiverTest, RowsForADraftBeforeAreDropped) {
@@ -249,6 +250,7 @@ TEST_F(RowReceiverTest, RowsThatMakeNoSenseEndTheChannel) {
   EXPECT_EQ(last_target_->length(), 0);
   EXPECT_THAT(reader_.open, IsEmpty());
   EXPECT_EQ(fixture_->engine->tensor_use().malformed_rows, 2u);
+  EXPECT_EQ(fixture_->engine->tensor_use().used, 1u);
 }
 
 // Of a draft's own keys others may have those that saw all of the target.
@@ -397,6 +399,7 @@ TEST_F(FeatureReceiverTest, RowsWaitForTheTokensThatTheyAreOf) {
   ExpectFedOneAtATime();
   const worker::TensorUse use = fixture_->engine->tensor_use();
   EXPECT_EQ(use.rows, 8u);
+  EXPECT_EQ(use.used, 2u);
   EXPECT_EQ(use.row_commits, 1u);
   EXPECT_EQ(use.missing_rows, 0u);
 }

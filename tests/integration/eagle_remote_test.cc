@@ -25,6 +25,9 @@ TEST_F(EagleRemoteTest, EveryMethodReadsFeaturesAndSaysWhatArSays) {
   Start(kDraft, kTarget);
   EXPECT_GT(ExpectWhatArSays(), 0u);
   EXPECT_GT(Metric("nacre_draft_target_rows_total", "draft"), 0);
+  EXPECT_GT(Metric("nacre_draft_tensors_used_total", "draft"), 0);
+  EXPECT_GE(Metric("nacre_draft_tensors_received_total", "draft"),
+            Metric("nacre_draft_tensors_used_total", "draft"));
   EXPECT_GT(Metric("nacre_draft_target_row_commits_total", "draft"), 0);
   EXPECT_EQ(Metric("nacre_draft_tensors_dropped_total", "draft", "malformed"),
             0);

@@ -48,11 +48,14 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
   families->Count("nacre_draft_tensor_bytes_received_total",
                   "Bytes of their values, as they came.",
                   static_cast<double>(stats.received_bytes));
-  families->Count("nacre_draft_tensors_used_total",
-                  "Hidden states that length policies were given.",
-                  static_cast<double>(use.used));
+  families->Count(
+      "nacre_draft_tensors_used_total",
+      "Hidden states that length policies were given, and runs of "
+      "keys and values or of features that brought drafts new rows.",
+      static_cast<double>(use.used));
   families->Count("nacre_draft_tensor_lag_seconds_total",
-                  "For how long these were missing, each from its commit.",
+                  "For how long the hidden states among these were missing, "
+                  "each from its commit.",
                   static_cast<double>(use.lag_ns) * 1e-9);
   families->Count("nacre_draft_target_rows_total",
                   "Rows of keys and values, or of features, that came: one for "

@@ -25,9 +25,11 @@ struct ReceivedTensor {
 
 // What became of those that a draft received.
 struct TensorUse {
-  uint64_t used = 0;   // that its length policies were given
+  // Hidden states that its length policies were given, and runs of rows that
+  // brought its sessions new ones.
+  uint64_t used = 0;
   uint64_t stale = 0;  // late, of another epoch, or of a closed session
-  int64_t lag_ns = 0;  // for which the used ones were missing
+  int64_t lag_ns = 0;  // for which the used hidden states were missing
   // Rows of positions, of sessions that read some: those that came, the commits
   // that were applied meanwhile, and the positions that had none yet at each.
   uint64_t rows = 0;
