@@ -316,7 +316,7 @@ absl::Status CheckIdenticalAcross(const std::vector<BenchLoad>& loads) {
 // The tables of one load.
 void Print(const BenchLoad& load, bool several, const Terminal& terminal) {
   if (several) terminal.out << load.plan.streams << " at once\n";
-  terminal.out << SummaryTable(load.summaries);
+  terminal.out << SummaryTable(load.summaries) << OwnDraftLines(load.summaries);
   if (load.plan.streams > 1 || several) {
     terminal.out << LatencyTable(load.summaries);
   }

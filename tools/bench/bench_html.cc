@@ -107,7 +107,7 @@ std::string MainTable(const HtmlLoad& load) {
         ar ? "–" : absl::StrFormat("%.0f", summary.window),
         number(summary.tokens_per_second, 1),
         number(summary.speedup, 2),
-        ar ? "–" : Percent(summary.acceptance_rate),
+        summary.has_draft() ? Percent(summary.acceptance_rate) : "–",
         number(summary.mean_accepted_length, 2),
         summary.hit_rate.has_value() ? Percent(*summary.hit_rate) : "–",
         Percent(summary.target_wait_share),

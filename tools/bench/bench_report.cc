@@ -349,12 +349,27 @@ std::string SummaryTable(const std::vector<MethodSummary>& summaries) {
         summary.method.name, ar ? "-" : absl::StrFormat("%.0f", summary.window),
         summary.tokens_per_second,
         summary.speedup ? absl::StrFormat("%.2f", *summary.speedup) : "-",
-        ar ? "-" : absl::StrFormat("%.1f%%", 100.0 * summary.acceptance_rate),
+        summary.has_draft()
+            ? absl::StrFormat("%.1f%%", 100.0 * summary.acceptance_rate)
+            : "-",
         summary.mean_accepted_length, 100.0 * summary.target_wait_share,
         ar ? "-" : absl::StrFormat("%.1f%%", 100.0 * summary.draft_wait_share),
         predicted ? PredictionCells(summary) : "");
   }
   return table;
+}
+
+std::string OwnDraftLines(const std::vector<MethodSummary>& summaries) {
+  std::string lines;
+  for (const MethodSummary& summary : summaries) {
+    if (summary.suffix_proposed == 0) continue;
+    absl::StrAppendFormat(
+        &lines,
+        "%s: of the target's own drafts %d of %d verified accepted (%.1f%%)\n",
+        summary.method.name, summary.suffix_accepted, summary.suffix_proposed,
+        100.0 * Ratio(summary.suffix_accepted, summary.suffix_proposed));
+  }
+  return lines;
 }
 
 std::string TreeTable(const std::vector<MethodSummary>& summaries) {

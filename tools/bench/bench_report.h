@@ -71,6 +71,10 @@ struct MethodSummary {
   // tokens_per_second over the prediction; unset with it.
   std::optional<double> of_predicted;
   bool law_applies = false;  // LawApplies, where there is a law_speedup
+
+  // Whether a draft worker drafted anything. Else there is no acceptance rate,
+  // however much of the target's own drafts was right.
+  bool has_draft() const { return paid.drafted > 0; }
 };
 
 std::vector<MethodSummary> Summarize(const BenchPlan& plan,
@@ -94,6 +98,9 @@ std::string IdentityText(const BenchPlan& plan, const BenchResult& result);
 // The table for people, with its heading, lines ended. Where something was
 // predicted, so that is beside, and the law where it applies.
 std::string SummaryTable(const std::vector<MethodSummary>& summaries);
+
+// What became of the target's own drafts: a line for each method that had some.
+std::string OwnDraftLines(const std::vector<MethodSummary>& summaries);
 
 // What trees gave beside what was predicted of them: tokens a target step and
 // the hit rate, of the methods that draft. For people; empty where nothing was

@@ -15,6 +15,7 @@ namespace nacre::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class BenchCommandTest : public ::testing::Test {
  protected:
@@ -73,6 +74,28 @@ TEST_F(BenchCommandTest, ComparesMethodsAndWritesJson) {
   EXPECT_FALSE(requests[6].stop().has_max_tokens());
   EXPECT_EQ(requests[9].speculation().method(), v1::METHOD_SD);
   EXPECT_TRUE(requests.back().output().trace());
+}
+
+TEST_F(BenchCommandTest, SaysWhatATargetDraftedByItself) {
+  FakeCoordinator server([](const v1::GenerateRequest& request,
+                            grpc::ServerContext*,
+                            FakeCoordinator::Writer* writer) {
+    v1::Complete complete;
+    complete.add_token_ids(5);
+    if (request.speculation().method() == v1::METHOD_ASYNC) {
+      complete.mutable_speculation()->set_suffix_proposed(35);
+      complete.mutable_speculation()->set_suffix_accepted(9);
+    }
+    FakeCoordinator::SendComplete(writer, complete);
+    return grpc::Status::OK;
+  });
+  const Outcome outcome =
+      Bench(server, {"--methods", "ar,async", "--repeat", "1"});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("\nasync: of the target's own drafts 18 of 70 verified "
+                        "accepted (25.7%)\nidentical tokens: yes"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("ar: of")));
 }
 
 TEST_F(BenchCommandTest, CrossesMethodsWithPolicies) {

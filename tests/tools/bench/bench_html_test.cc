@@ -101,6 +101,14 @@ TEST_F(BenchHtmlTest, TellsWhatWasMeasured) {
   EXPECT_THAT(html, Not(HasSubstr("oracle")));
 }
 
+TEST_F(BenchHtmlTest, WithoutADraftThereIsNoAcceptanceRate) {
+  summaries_[1].acceptance_rate = 0.25;
+  summaries_[1].paid.drafted = 8;
+  EXPECT_THAT(Html(), HasSubstr("<td>1.50</td><td>25.0 %</td>"));
+  summaries_[1].paid.drafted = 0;
+  EXPECT_THAT(Html(), HasSubstr("<td>1.50</td><td>–</td>"));
+}
+
 TEST_F(BenchHtmlTest, TellsWhatStepsPaidForAndWhatWasOfUse) {
   MethodSummary& sd = summaries_[1];
   sd.mean_accepted_length = 3.5;

@@ -234,6 +234,32 @@ TEST(SummaryTableTest, HasOneRowAMethod) {
       "25.0%\n");
 }
 
+// A target that drafts by itself: its rows are in no acceptance rate.
+TEST(SummaryTableTest, WithoutADraftThereIsNoAcceptanceRate) {
+  SmallBench run;
+  for (BenchAnswer& answer : run.result.answers) {
+    v1::SpeculationReport* report = answer.complete.mutable_speculation();
+    report->set_drafted(0);
+    report->set_verified(0);
+    report->set_accepted(0);
+  }
+  const std::vector<MethodSummary> summaries = Summarize(run.plan, run.result);
+  EXPECT_THAT(
+      SummaryTable(summaries),
+      HasSubstr("sd:4         4       4.0      2.00           -      2.50  "));
+  EXPECT_EQ(SummariesJson(summaries)[1]["acceptance_rate"], 0.0);
+}
+
+TEST(OwnDraftLinesTest, NameTheMethodsThatHadSome) {
+  SmallBench run;
+  std::vector<MethodSummary> summaries = Summarize(run.plan, run.result);
+  EXPECT_EQ(OwnDraftLines(summaries),
+            "sd:4: of the target's own drafts 12 of 30 verified accepted "
+            "(40.0%)\n");
+  summaries[1].suffix_proposed = summaries[1].suffix_accepted = 0;
+  EXPECT_EQ(OwnDraftLines(summaries), "");
+}
+
 TEST(SummaryTableTest, HasThePredictionsBeside) {
   SmallBench run;
   std::vector<MethodSummary> summaries = Summarize(run.plan, run.result);
