@@ -35,6 +35,7 @@
 #include "tools/interrupt.h"
 #include "tools/simulate/match_trace.h"
 #include "tools/throttled_progress.h"
+#include "worker/process/own_draft_kinds.h"
 
 namespace nacre::tools {
 namespace {
@@ -128,6 +129,18 @@ absl::Status CheckPredicted(const BenchFlags& flags) {
                    kMaxLatencyUs));
 }
 
+// A draft of the target's that no request would draft from.
+absl::Status CheckOwnDraft(const BenchFlags& flags) {
+  const worker::OwnDraftKind* const own =
+      flags.cluster.workers.own_drafts.kind();
+  if (own == nullptr || flags.request.suffixes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--suffixes off and --", own->flag,
+                   " exclude each other: without suffixes a target does not "
+                   "draft at all (--suffix-drafter off leaves out suffixes "
+                   "alone)"));
+}
+
 // "1,4,16": numbers >= 1, each once.
 absl::StatusOr<std::vector<int>> ParseStreams(const std::string& text) {
   std::vector<int> streams;
@@ -206,6 +219,7 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("repeat", flags.repeat));
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("limit", flags.limit.value_or(1)));
   NACRE_RETURN_IF_ERROR(CheckPredicted(flags));
+  NACRE_RETURN_IF_ERROR(CheckOwnDraft(flags));
   if (flags.tree_methods != "async" && flags.request.tree.empty()) {
     return absl::InvalidArgumentError(
         "flag --tree-methods is of the shapes that --tree lists");

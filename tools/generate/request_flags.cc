@@ -27,7 +27,9 @@ void RequestFlags::Register(FlagSet* flags) {
              "eagle2:k=K,depth=D,total=N or static:FILE "
              "(default: best where it may be)");
   flags->AddSwitch("suffixes", &suffixes,
-                   "async: whether the target drafts from what it has seen");
+                   "async: whether the target drafts by itself, from what it "
+                   "has seen and from its Medusa heads, its EAGLE or its GliDe "
+                   "draft");
   flags->Add("max-tokens", "N", &max_tokens, "most tokens to generate");
   flags->Add("temperature", "T", &temperature, "0 is greedy (default 0)");
   flags->Add("top-k", "K", &top_k, "sample from the K likeliest; 0 is off");

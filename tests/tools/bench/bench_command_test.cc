@@ -358,6 +358,11 @@ TEST_F(BenchCommandTest, RefusesBadFlags) {
               HasSubstr("--limit: 0 is not > 0"));
   EXPECT_THAT(error({address, prompts, "--methods=sd:99"}),
               HasSubstr("not in 1..64"));
+  for (const std::string own : {"--medusa", "--eagle", "--glide"}) {
+    EXPECT_THAT(error({prompts, "--target-model=x", "--drafts=0", own, "dir",
+                       "--suffixes=off"}),
+                HasSubstr("--suffixes off and " + own + " exclude each other"));
+  }
 }
 
 }  // namespace
