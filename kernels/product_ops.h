@@ -66,6 +66,8 @@ class ProductOps {
   // PackedMatrix::size_bytes of what Pack makes of these, whose values are not
   // read; more, where fewer bytes turn out to say the same.
   virtual int64_t PackedBytes(absl::Span<const HostMatrix> parts) const = 0;
+  // How much less that may be.
+  virtual int64_t MayBeSaved(absl::Span<const HostMatrix>) const { return 0; }
 
   // Repacks weights; several matrices with equal cols are stacked by rows (q, k
   // and v; gate and up). Copies: `parts` may go away afterwards.

@@ -85,7 +85,10 @@ class NeedsCounter {
   }
 
   void EndStack() {
-    if (!stack_.empty()) needs_.weights += backend_.PackedBytes(stack_);
+    if (!stack_.empty()) {
+      needs_.weights += backend_.PackedBytes(stack_);
+      needs_.may_be_saved += backend_.MayBeSaved(stack_);
+    }
     stack_.clear();
     needs_.converted = std::max(needs_.converted, converted_);
     converted_ = 0;
@@ -114,6 +117,10 @@ std::string MemoryNeeds::ToString() const {
   if (prefix_store > 0) {
     absl::StrAppendFormat(&text, ", prefix cache %.3f",
                           gigabytes(prefix_store));
+  }
+  if (may_be_saved > 0) {
+    absl::StrAppendFormat(&text, "; weights may take %.3f less",
+                          gigabytes(may_be_saved));
   }
   if (converted > 0) {
     absl::StrAppendFormat(&text, ", while it loads up to %.3f",

@@ -20,7 +20,10 @@ namespace nacre::model {
 struct MemoryNeeds {
   // Written while the model is loaded.
   int64_t weights = 0;  // of products, as they are kept; norms and biases
-  int64_t tables = 0;   // the embedding, learned positions
+  // So much less it is where few bits say the same (ProductOps::MayBeSaved),
+  // which only the values tell.
+  int64_t may_be_saved = 0;
+  int64_t tables = 0;  // the embedding, learned positions
   // Taken as they are used, these at most.
   int64_t kv_cache = 0;
   int64_t prefix_store = 0;  // KvStore, in memory
@@ -30,11 +33,12 @@ struct MemoryNeeds {
   int64_t converted = 0;
 
   int64_t loaded() const { return weights + tables; }
+  int64_t loaded_at_least() const { return loaded() - may_be_saved; }
   int64_t total() const {
     return loaded() + std::max(converted, kv_cache + prefix_store + scratch);
   }
   // "7.008 GB: weights 4.223, embedding 1.051, KV cache 1.074, a step up to
-  // 0.660", and what is converted if anything is.
+  // 0.660", what may be saved, and what is converted, if anything is.
   std::string ToString() const;
 
   // `weights`, `tables` and `converted`. A tensor that is missing, or of

@@ -56,7 +56,7 @@ absl::Status Admit(const OpenedEagle& opened, const Checkpoint& target,
   config.num_hidden_layers = 0;  // its tables alone
   MemoryNeeds needs = MemoryNeeds::Of(target, config, backend);
   if (!Lacking(opened.layout).embedding) needs.tables = 0;
-  if (!Lacking(opened.layout).head) needs.weights = 0;
+  if (!Lacking(opened.layout).head) needs.weights = needs.may_be_saved = 0;
   for (const std::string& name : opened.checkpoint->Names()) {
     needs.weights += opened.checkpoint->StoredBytes(name);
   }

@@ -33,7 +33,7 @@ inline constexpr size_t kCodedStepBytes = kCodedStepWeights / 2 * 3;
 
 // More than one of so many weights elsewhere than at the 16 exponents: a matrix
 // stays as it is.
-inline constexpr int64_t kWeightsPerPatch = 1024;
+inline constexpr size_t kWeightsPerPatch = 1024;
 
 // A weight that has no code.
 struct WeightPatch {

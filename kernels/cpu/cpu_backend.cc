@@ -132,6 +132,11 @@ int64_t CpuBackend::PackedBytes(absl::Span<const HostMatrix> parts) const {
           : DenseMatrix::Bytes(weights, weight_type_, gemm_));
 }
 
+int64_t CpuBackend::MayBeSaved(absl::Span<const HostMatrix> parts) const {
+  return static_cast<int64_t>(
+      DenseMatrix::MayBeSaved(StackedWeights(parts), weight_type_, gemm_));
+}
+
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(
     absl::Span<const HostMatrix> parts) {
   NACRE_CHECK(weight_type_ != WeightType::kFp8, "no fp8 weights");

@@ -35,6 +35,7 @@ class CpuBackend : public HostBackend {
   std::string description() const override;
   void BindComputeThread() override { threads_.BindCaller(); }
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override;
+  int64_t MayBeSaved(absl::Span<const HostMatrix> parts) const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(

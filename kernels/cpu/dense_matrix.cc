@@ -1,8 +1,11 @@
 #include "kernels/cpu/dense_matrix.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "common/status_macros.h"
 #include "hwy/aligned_allocator.h"
@@ -62,13 +65,9 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
     const StackedWeights& weights, WeightType type, const GemmKernels& kernels,
     RunRanges run) {
   std::unique_ptr<DenseMatrix> packed(new DenseMatrix(weights, type, kernels));
-  if (packed->MayBeCoded(weights)) {
-    const size_t bytes = packed->num_units() * packed->unit_weights() /
-                         kCodedStepWeights * kCodedStepBytes;
-    NACRE_ASSIGN_OR_RETURN(packed->memory_,
-                           AllocateHostBuffer(bytes + kFarBytes));
-    packed->Code(weights, run);
-    return packed;
+  if (packed->CanBeCoded() && packed->SampleHasCodes(weights)) {
+    NACRE_ASSIGN_OR_RETURN(const bool is_coded, packed->Code(weights, run));
+    if (is_coded) return packed;
   }
   NACRE_ASSIGN_OR_RETURN(packed->memory_, AllocateHostBuffer(packed->Bytes()));
   char* const memory = static_cast<char*>(packed->memory_->data());
@@ -90,18 +89,34 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
 // A unit in 16 bits, on its way to 12.
 using UnitInPairs = hwy::AlignedFreeUniquePtr<uint16_t[]>;
 
-bool DenseMatrix::MayBeCoded(const StackedWeights& weights) const {
-  if (!rounds_inputs_ || kernels_.coded == nullptr ||
-      Bytes() < kernels_.min_coded_bytes) {
-    return false;
-  }
+bool DenseMatrix::CanBeCoded() const {
+  return rounds_inputs_ && kernels_.coded != nullptr &&
+         num_units() * unit_weights() * sizeof(uint16_t) >=
+             kernels_.min_coded_bytes;
+}
+
+size_t DenseMatrix::CodedBytes() const {
+  return num_units() * unit_weights() / kCodedStepWeights * kCodedStepBytes;
+}
+
+size_t DenseMatrix::MayBeSaved(const StackedWeights& weights, WeightType type,
+                               const GemmKernels& kernels) {
+  const DenseMatrix matrix(weights, type, kernels);
+  return matrix.CanBeCoded() ? matrix.Bytes() - kFarBytes - matrix.CodedBytes()
+                             : 0;
+}
+
+bool DenseMatrix::SampleHasCodes(const StackedWeights& weights) const {
   const size_t steps = unit_weights() / kCodedStepWeights;
   const UnitInPairs pairs = hwy::AllocateAligned<uint16_t>(unit_weights());
   const auto coded = hwy::AllocateAligned<uint8_t>(steps * kCodedStepBytes);
+  if (pairs == nullptr || coded == nullptr) return false;
   std::vector<WeightPatch> patches;
   const int samples = std::min(8, 1 + num_units() / 16);
   for (int i = 0; i < samples; ++i) {
-    const int unit = static_cast<int>(int64_t{num_units()} * i / samples);
+    // From the middle of as many pieces.
+    const int unit =
+        static_cast<int>(int64_t{num_units()} * (2 * i + 1) / (2 * samples));
     weights.ForUnits(static_cast<int>(unit_outputs()), unit, unit + 1,
                      [&](const StackedWeights& rows, int) {
                        PackUnit<BF16Pair>(rows, unit, pairs.get());
@@ -110,35 +125,49 @@ bool DenseMatrix::MayBeCoded(const StackedWeights& weights) const {
     ChooseExponents(pairs.get(), steps, &codes);
     kernels_.coded->encode(pairs.get(), steps, codes, coded.get(), &patches);
   }
-  return static_cast<int64_t>(patches.size()) * kWeightsPerPatch <=
-         static_cast<int64_t>(unit_weights()) * samples;
+  return patches.size() * kWeightsPerPatch <= unit_weights() * samples;
 }
 
-void DenseMatrix::Code(const StackedWeights& weights, RunRanges run) {
+absl::StatusOr<bool> DenseMatrix::Code(const StackedWeights& weights,
+                                       RunRanges run) {
+  NACRE_ASSIGN_OR_RETURN(memory_, AllocateHostBuffer(CodedBytes() + kFarBytes));
   const size_t steps = unit_weights() / kCodedStepWeights;
   auto* const memory = static_cast<uint8_t*>(memory_->data());
-  coded_.resize(static_cast<size_t>(num_units()));
-  std::vector<std::vector<WeightPatch>> patches(coded_.size());
+  const size_t most = num_units() * unit_weights() / kWeightsPerPatch;
+  std::vector<CodedUnit> units(static_cast<size_t>(num_units()));
+  std::vector<std::vector<WeightPatch>> patches(units.size());
+  std::atomic<size_t> count{0};
+  std::atomic<bool> has_memory{true};
   run(num_units(), [&](int begin, int end) {
     const UnitInPairs pairs = hwy::AllocateAligned<uint16_t>(unit_weights());
+    if (pairs == nullptr) {
+      has_memory = false;
+      return;
+    }
     weights.ForUnits(static_cast<int>(unit_outputs()), begin, end,
                      [&](const StackedWeights& rows, int unit) {
+                       if (count > most) return;
                        PackUnit<BF16Pair>(rows, unit, pairs.get());
-                       ChooseExponents(pairs.get(), steps, &coded_[unit]);
+                       ChooseExponents(pairs.get(), steps, &units[unit]);
                        kernels_.coded->encode(
-                           pairs.get(), steps, coded_[unit],
+                           pairs.get(), steps, units[unit],
                            memory + unit * steps * kCodedStepBytes,
                            &patches[unit]);
+                       count += patches[unit].size();
                      });
   });
-  size_t count = 0;
-  for (const auto& of_unit : patches) count += of_unit.size();
+  if (!has_memory || count > most) {
+    memory_.reset();
+    return false;
+  }
+  coded_ = std::move(units);
   patches_.reserve(count);
   for (size_t unit = 0; unit < coded_.size(); ++unit) {
     coded_[unit].patches = patches_.data() + patches_.size();
     patches_.insert(patches_.end(), patches[unit].begin(), patches[unit].end());
     coded_[unit].patches_end = patches_.data() + patches_.size();
   }
+  return true;
 }
 
 template <class Word>

@@ -32,10 +32,14 @@ class DenseMatrix : public CpuMatrix {
       const StackedWeights& weights, WeightType type,
       const GemmKernels& kernels, RunRanges run);
 
-  // size_bytes() of what Create makes, or more: how many weights have no code
-  // is not known before they are read.
+  // size_bytes() of what Create makes, or more: whether weights have codes is
+  // not known before they are read.
   static size_t Bytes(const StackedWeights& weights, WeightType type,
                       const GemmKernels& kernels);
+
+  // So much less it may be, but for what is kept of weights without a code.
+  static size_t MayBeSaved(const StackedWeights& weights, WeightType type,
+                           const GemmKernels& kernels);
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
@@ -65,9 +69,12 @@ class DenseMatrix : public CpuMatrix {
   // Word is a float32, or two bf16 inputs.
   template <class Word>
   void PackUnit(const StackedWeights& weights, int unit, void* to) const;
-  // Whether codes stand for nearly all of the weights, by some of the units.
-  bool MayBeCoded(const StackedWeights& weights) const;
-  void Code(const StackedWeights& weights, RunRanges run);
+  bool CanBeCoded() const;
+  size_t CodedBytes() const;
+  // Whether codes stand for nearly all weights of some units.
+  bool SampleHasCodes(const StackedWeights& weights) const;
+  // False, and nothing is kept: they do not for those of the matrix.
+  absl::StatusOr<bool> Code(const StackedWeights& weights, RunRanges run);
 
   const GemmKernels kernels_;
   const int rows_;

@@ -107,11 +107,13 @@ LlamaShape Shape(const Flags& flags) {
   return ShapeOfWidth(flags.hidden, flags.layers, flags.vocab, 65536);
 }
 
-double BytesPerWeight(const std::string& weights) {
+double BytesPerWeight(const Flags& flags) {
+  const std::string& weights = flags.weights;
   if (weights == "f32") return 4;
   if (weights == "int8") return 1 + 2.0 / 64;
   if (weights == "int4") return 0.5 + 2.0 / 32;
-  if (weights == "bf16a16" && kernels::FindCodedKernels() != nullptr) {
+  if (weights == "bf16a16" && flags.avx512 &&
+      kernels::FindCodedKernels() != nullptr) {
     return 1.5;  // but for small matrices, and those of many exponents
   }
   return 2;
@@ -180,7 +182,7 @@ int Main(int argc, char** argv) {
     config = ValueOrExit(ReadConfig(flags.model));
   }
   const double weights = MatrixWeights(config);
-  const double bytes = weights * BytesPerWeight(flags.weights);
+  const double bytes = weights * BytesPerWeight(flags);
   std::printf("%s\n%s, weights %s: a step reads %.0f MB\n",
               backend->description().c_str(), model->info().description.c_str(),
               flags.weights.c_str(), bytes * 1e-6);

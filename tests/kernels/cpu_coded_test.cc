@@ -85,7 +85,7 @@ class CpuCodedTest : public ::testing::Test {
   GemmKernels in_16_ = in_12_;
 };
 
-const std::vector<int> kRows = {1, 2, 3, 4, 5, 6, 7, 13, 24, 25, 60};
+const std::vector<int> kRows = {1, 2, 3, 4, 5, 6, 7, 13, 25, 60, 257};
 
 TEST_F(CpuCodedTest, ProductsHaveTheSameBits) {
   for (const int inputs : {17, 64, 172, 1000, 1031, 2100}) {
@@ -136,10 +136,20 @@ TEST_F(CpuCodedTest, WeightsOfManyExponentsStayAsTheyAre) {
         static_cast<uint16_t>((weights[i] & 0x807F) | (100 + i * 7 % 40) << 7);
   }
   EXPECT_FALSE(ExpectTheSameBits(weights, 128, kRows));
-  // In one unit of many that is not looked at, it costs time alone.
+}
+
+// Also where those that are looked at first would have codes.
+TEST_F(CpuCodedTest, NoMoreIsKeptAsideThanTold) {
+  Weights odd = RandomWeights(15 * 64, 1024, 5);
+  for (size_t i = 0; i < odd.size(); ++i) {
+    const bool is_sample = i / (64 * 1024) == 7;
+    if (is_sample) continue;
+    odd[i] = static_cast<uint16_t>((odd[i] & 0x807F) | (100 + i * 7 % 40) << 7);
+  }
+  EXPECT_FALSE(ExpectTheSameBits(odd, 15 * 64, {1, 5, 40}));
+  // One unit of many costs little.
   Weights most = RandomWeights(64 * 64, 128, 5);
-  std::copy(weights.begin(), weights.begin() + 64 * 128,
-            most.begin() + 3 * 64 * 128);
+  for (size_t i = 0; i < 64; ++i) most[i * 128] = 0x0100;
   EXPECT_TRUE(ExpectTheSameBits(most, 64 * 64, {1, 5, 40}));
 }
 
@@ -153,13 +163,28 @@ TEST_F(CpuCodedTest, SmallMatricesStayAsTheyAre) {
   EXPECT_LT(bytes(512), 512 * 1024 * 2 * 4 / 5);
 }
 
-// What is told before the weights are read is enough.
-TEST_F(CpuCodedTest, TakesNoMoreMemoryThanTold) {
+// What is told before the weights are read is enough, and what is told at least
+// is needed.
+TEST_F(CpuCodedTest, TakesTheMemoryThatIsTold) {
   const Weights weights = RandomWeights(640, 1024, 7);
   const HostMatrix w = {DType::kBF16, weights.data(), 640, 1024};
   const StackedWeights stacked({&w, 1});
-  EXPECT_GE(DenseMatrix::Bytes(stacked, WeightType::kBF16A16, in_12_),
-            Pack(in_12_, weights, 640)->size_bytes());
+  const auto bytes = [&](const GemmKernels& kernels) {
+    return DenseMatrix::Bytes(stacked, WeightType::kBF16A16, kernels);
+  };
+  const auto saved = [&](const GemmKernels& kernels, WeightType type) {
+    return DenseMatrix::MayBeSaved(stacked, type, kernels);
+  };
+  const auto size = [&](const GemmKernels& kernels) {
+    return static_cast<size_t>(Pack(kernels, weights, 640)->size_bytes());
+  };
+  EXPECT_EQ(bytes(in_16_), size(in_16_));
+  EXPECT_EQ(saved(in_16_, WeightType::kBF16A16), 0u);
+  EXPECT_EQ(saved(in_12_, WeightType::kBF16), 0u);
+  EXPECT_LE(size(in_12_), bytes(in_12_));
+  const size_t least = bytes(in_12_) - saved(in_12_, WeightType::kBF16A16);
+  EXPECT_GE(size(in_12_), least);
+  EXPECT_LE(size(in_12_), least + least / 100);
 }
 
 TEST(CodedWeightsTest, TheMostFrequentExponentsHaveCodes) {

@@ -213,6 +213,11 @@ TEST(MemoryNeedsTextTest, IsInGigabytes) {
   EXPECT_EQ(needs.ToString(), text);
   needs.converted = 470'000'000;
   EXPECT_EQ(needs.ToString(), text + ", while it loads up to 0.470");
+  needs.may_be_saved = 1'000'000'000;
+  EXPECT_EQ(needs.ToString(), text +
+                                  "; weights may take 1.000 less"
+                                  ", while it loads up to 0.470");
+  EXPECT_EQ(needs.loaded_at_least(), 4'274'000'000);
   needs.converted = 2'000'000'000;
   EXPECT_EQ(needs.total(), 7'274'000'000);
   EXPECT_EQ(needs.loaded(), 5'274'000'000);

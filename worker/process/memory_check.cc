@@ -13,11 +13,11 @@ absl::Status CheckMemory(const model::MemoryNeeds& needs,
                        [](const MemoryLimit& a, const MemoryLimit& b) {
                          return a.limit < b.limit;
                        });
-  if (least == limits.end() || needs.loaded() <= least->limit) {
+  if (least == limits.end() || needs.loaded_at_least() <= least->limit) {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "the weights need ", needs.loaded(), " bytes of memory, the limit is ",
+      "the weights need ", needs.loaded_at_least(), " bytes of memory, the limit is ",
       least->limit, " (", least->origin,
       "): they need fewer bits (--weights) or more memory"));
 }

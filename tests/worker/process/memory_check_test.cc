@@ -26,6 +26,17 @@ TEST(MemoryCheckTest, SaysWhatIsNeededAndWhereTheLimitIs) {
             "(/x/memory.max): they need fewer bits (--weights) or more memory");
 }
 
+TEST(MemoryCheckTest, RefusesOnlyWhatCannotBeEnough) {
+  model::MemoryNeeds needs = kNeeds;
+  needs.may_be_saved = 200;
+  EXPECT_TRUE(CheckMemory(needs, {{"a", 800, 800}}).ok());
+  EXPECT_THAT(std::string(CheckMemory(needs, {{"a", 799, 799}}).message()),
+              HasSubstr("the weights need 800 bytes"));
+  // But it warns by the most.
+  EXPECT_THAT(MemoryWarning(needs, {{"a", 9000, 1499}}),
+              HasSubstr("need 1500 bytes"));
+}
+
 TEST(MemoryCheckTest, OfSeveralLimitsThatArePassedItNamesTheLeast) {
   const absl::Status status = CheckMemory(
       kNeeds,
