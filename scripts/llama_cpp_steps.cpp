@@ -1,7 +1,7 @@
-// What a step of llama.cpp costs, measured as bench_decode measures Nacre's:
+// What a step of llama.cpp costs, of the same kind as bench_decode measures:
 // rows of one session after a context, the logits of every row, rolled back
-// after each step; row counts take turns. And a prompt, of which the last row
-// has logits. For scripts/compare_llama_cpp.sh, which builds it beside
+// after each step; one row count after the other (bench_decode's take turns).
+// And a prompt, of which the last row has logits. For scripts/compare_llama_cpp.sh, which builds it beside
 // libllama.
 //
 //   llama_cpp_steps MODEL.gguf THREADS CONTEXT ROWS,ROWS STEPS PROMPT PROMPTS
