@@ -89,6 +89,14 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
                    "\", expected \"reference\", \"cpu\" or \"cuda\""));
 }
 
+std::vector<std::string> CompiledBackends() {
+#ifdef NACRE_WITH_CUDA
+  return {"cpu", "cuda", "reference"};
+#else
+  return {"cpu", "reference"};
+#endif
+}
+
 bool CpuMultipliesPairs() { return ChooseGemmKernels().has_pair_products; }
 
 }  // namespace nacre::kernels

@@ -43,6 +43,10 @@ struct BackendOptions {
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 
+// The kinds that this build has, by name: those that CreateBackend does not
+// call missing. Each runs every model family.
+std::vector<std::string> CompiledBackends();
+
 // Whether backend "cpu" multiplies two pairs of bf16 at once here
 // (AVX512-BF16): then "bf16a16" is faster than "bf16" from some rows on
 // (docs/performance.md).

@@ -146,9 +146,6 @@ struct Family {
 
 absl::Span<const Family> AllFamilies();
 
-// The backends that run each family.
-inline constexpr char kFamilyBackends[] = "cpu, cuda, reference";
-
 // Null: not supported.
 const Family* FindFamily(absl::string_view architecture);
 

@@ -132,6 +132,18 @@ TEST(CreateBackendTest, SaysWhyThereIsNoSuchGpu) {
 #endif
 }
 
+// Whether or not the machine has a GPU.
+TEST(CompiledBackendsTest, AreThoseThatCreateBackendDoesNotCallMissing) {
+  std::vector<std::string> expected;
+  for (const std::string kind : {"cpu", "cuda", "reference"}) {
+    if (CreateStatus({.kind = kind}).code() !=
+        absl::StatusCode::kUnimplemented) {
+      expected.push_back(kind);
+    }
+  }
+  EXPECT_EQ(CompiledBackends(), expected);
+}
+
 TEST(CreateBackendTest, RefusesFp8WeightsOffTheGpu) {
   BackendOptions options;
   options.weights = "fp8";

@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/flag_set.h"
+#include "kernels/backend_factory.h"
 #include "kernels/weight_type.h"
 #include "model/families.h"
 #include "tools/commands.h"
@@ -14,16 +16,17 @@ int ModelsCommand(const std::vector<std::string>& args,
                   const Terminal& terminal) {
   FlagSet flags("nacre models",
                 "Prints which checkpoints this build reads: architectures of "
-                "their config.json, and the backends that run them.");
+                "their config.json, and the backends of this build.");
   if (const auto code = terminal.ReadFlags(args, &flags)) return *code;
   size_t width = 0;
   for (const model::Family& family : model::AllFamilies()) {
     width = std::max(width, std::string(family.architecture).size());
   }
+  const std::string backends = absl::StrJoin(kernels::CompiledBackends(), ", ");
   for (const model::Family& family : model::AllFamilies()) {
     std::string line = family.architecture;
     line.resize(width + 2, ' ');
-    absl::StrAppend(&line, family.models, " (", model::kFamilyBackends, ")");
+    absl::StrAppend(&line, family.models, " (", backends, ")");
     terminal.out << line << "\n";
   }
   terminal.out << "\nWeights: safetensors or pytorch_model.bin in bf16, f16 or "
