@@ -1,12 +1,15 @@
-// Two tiny random models of a family: what a draft says changes no token of
+// Two tiny random models of each family: what a draft says changes no token of
 // the target's.
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
+#include "model/families.h"
 #include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/in_process_pair.h"
@@ -22,6 +25,60 @@ using nacre::testing::PairRequest;
 using nacre::testing::TestFolder;
 using speculation::Method;
 
+// Of tests/data/model/options.
+constexpr const char* kGoldens[] = {"big_code",
+                                    "big_code_many_heads",
+                                    "gemma",
+                                    "gemma2",
+                                    "gemma3",
+                                    "llama_biases",
+                                    "llama_dynamic",
+                                    "llama_linear",
+                                    "llama_llama3",
+                                    "llama_yarn",
+                                    "llama_yarn_mscale",
+                                    "mistral_window",
+                                    "mixtral",
+                                    "neox",
+                                    "neox_few_biases",
+                                    "neox_sequential",
+                                    "phi3_longrope",
+                                    "phi3_partial",
+                                    "phi3_partial_longrope",
+                                    "phi3_window",
+                                    "qwen2_window",
+                                    "qwen3",
+                                    "qwen3_moe",
+                                    "qwen3_moe_normalized",
+                                    "starcoder2",
+                                    "starcoder2_no_bias"};
+
+// The config of a golden, with a window that generations here outgrow.
+nlohmann::json ConfigOf(const char* golden) {
+  nlohmann::json config =
+      nlohmann::json::parse(nacre::testing::ReadFile(absl::StrCat(
+          NACRE_TEST_DATA, "/model/options/", golden, ".json")))["config"];
+  if (config.contains("sliding_window") &&
+      config["sliding_window"].is_number()) {
+    config["sliding_window"] = 13;
+  }
+  return config;
+}
+
+nlohmann::json FirstLayerOf(nlohmann::json config) {
+  const char* const layers =
+      config.contains("n_layer") ? "n_layer" : "num_hidden_layers";
+  EXPECT_GT(config[layers], 1);
+  config[layers] = 1;
+  if (config.contains("layer_types")) {
+    config["layer_types"] = nlohmann::json::array({config["layer_types"][0]});
+  }
+  if (config.contains("mlp_only_layers")) {
+    config["mlp_only_layers"] = nlohmann::json::array();
+  }
+  return config;
+}
+
 std::unique_ptr<model::LanguageModel> RandomModel(const nlohmann::json& config,
                                                   const std::string& name,
                                                   kernels::Backend* backend) {
@@ -32,21 +89,15 @@ std::unique_ptr<model::LanguageModel> RandomModel(const nlohmann::json& config,
   return *std::move(model);
 }
 
-// Named after the goldens of tests/data/model/options whose config they take.
+// Named after the goldens whose config they take.
 class FamilyPairTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FamilyPairTest, SaysWhatTheTargetSays) {
-  auto config = nlohmann::json::parse(nacre::testing::ReadFile(
-      std::string(NACRE_TEST_DATA) + "/model/options/" + GetParam() + ".json"));
-  config = config["config"];
+  const nlohmann::json config = ConfigOf(GetParam());
   const auto backend = *kernels::CreateBackend({});
   const auto target = RandomModel(config, "target", backend.get());
   // Weights follow from names: the draft is the target's first layer.
-  const char* const layers =
-      config.contains("n_layer") ? "n_layer" : "num_hidden_layers";
-  ASSERT_GT(config[layers], 1);
-  config[layers] = 1;
-  const auto draft = RandomModel(config, "draft", backend.get());
+  const auto draft = RandomModel(FirstLayerOf(config), "draft", backend.get());
   PairRequest request;
   request.max_tokens = 40;
   int64_t accepted = 0, rejected = 0;
@@ -70,13 +121,20 @@ TEST_P(FamilyPairTest, SaysWhatTheTargetSays) {
   EXPECT_GT(rejected, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FamilyPairTest,
-                         ::testing::Values("neox", "neox_sequential",
-                                           "starcoder2", "starcoder2_no_bias",
-                                           "big_code", "big_code_many_heads"),
+INSTANTIATE_TEST_SUITE_P(Goldens, FamilyPairTest, ::testing::ValuesIn(kGoldens),
                          [](const auto& info) {
                            return std::string(info.param);
                          });
+
+TEST(FamilyPairGoldensTest, HaveEveryFamily) {
+  std::set<std::string> seen;
+  for (const char* const golden : kGoldens) {
+    seen.insert(ConfigOf(golden)["architectures"][0].get<std::string>());
+  }
+  for (const model::Family& family : model::AllFamilies()) {
+    EXPECT_EQ(seen.count(family.architecture), 1) << family.architecture;
+  }
+}
 
 }  // namespace
 }  // namespace nacre::worker
