@@ -82,10 +82,6 @@ int64_t RankBackend::PackedBytes(absl::Span<const HostMatrix> parts) const {
   return inner_->PackedBytes(parts);
 }
 
-int64_t RankBackend::MayBeSaved(absl::Span<const HostMatrix> parts) const {
-  return inner_->MayBeSaved(parts);
-}
-
 absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::Pack(
     absl::Span<const HostMatrix> parts) {
   std::vector<std::unique_ptr<PackedMatrix>> packed;

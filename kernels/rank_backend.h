@@ -60,7 +60,6 @@ class RankBackend : public HostBackend {
   void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
   absl::Status Synchronize() override { return status_; }
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override;
-  int64_t MayBeSaved(absl::Span<const HostMatrix> parts) const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(

@@ -17,8 +17,8 @@ absl::Status CheckMemory(const model::MemoryNeeds& needs,
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "the weights need ", needs.loaded_at_least(), " bytes of memory, the limit is ",
-      least->limit, " (", least->origin,
+      "the weights need ", needs.loaded_at_least(),
+      " bytes of memory, the limit is ", least->limit, " (", least->origin,
       "): they need fewer bits (--weights) or more memory"));
 }
 
