@@ -115,8 +115,8 @@ bool DenseMatrix::SampleHasCodes(const StackedWeights& weights) const {
   const int samples = std::min(8, 1 + num_units() / 16);
   for (int i = 0; i < samples; ++i) {
     // From the middle of as many pieces.
-    const int unit =
-        static_cast<int>(int64_t{num_units()} * (2 * i + 1) / (2 * samples));
+    const int unit = static_cast<int>((int64_t{2} * i + 1) * num_units() /
+                                      (int64_t{2} * samples));
     weights.ForUnits(static_cast<int>(unit_outputs()), unit, unit + 1,
                      [&](const StackedWeights& rows, int) {
                        PackUnit<BF16Pair>(rows, unit, pairs.get());

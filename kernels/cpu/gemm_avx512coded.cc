@@ -194,7 +194,7 @@ struct Codes {
           static_cast<uint8_t>(code);
     }
     for (int i = 0; i < 4; ++i) {
-      tables[i] = _mm512_load_si512(codes + 64 * i);
+      tables[i] = _mm512_load_si512(codes + size_t{64} * i);
     }
   }
   __m512i Of(__m512i exponents) const {
@@ -238,8 +238,8 @@ void Encode(const uint16_t* weights, size_t steps, const CodedUnit& unit,
   for (size_t step = 0; step < steps; ++step) {
     __m512i codes[2];
     for (int half = 0; half < 2; ++half) {
-      const Split split(weights + 64 * half, table, exponents);
-      _mm512_store_si512(coded + 64 * half, split.signs);
+      const Split split(weights + size_t{64} * half, table, exponents);
+      _mm512_store_si512(coded + size_t{64} * half, split.signs);
       codes[half] = split.codes;
       for (uint64_t lost = split.lost; lost != 0; lost &= lost - 1) {
         const int place = 64 * half + __builtin_ctzll(lost);

@@ -8,7 +8,8 @@
 #include "kernels/cpu/gemm.h"
 
 namespace nacre::kernels {
-namespace {
+// Of each file its own: their instructions differ.
+namespace {  // NOLINT(google-build-namespaces)
 
 constexpr int kPairLanes = 16;
 constexpr size_t kCellPairs = kDenseCellInputs / 2;
