@@ -187,6 +187,34 @@ TEST_F(CpuCodedTest, TakesTheMemoryThatIsTold) {
   EXPECT_LE(size(in_12_), least + least / 100);
 }
 
+// Through the backend and its threads.
+TEST_F(CpuCodedTest, RowsHaveTheSameBitsInEveryBatch) {
+  constexpr int kOutputs = 700;
+  constexpr int kInputs = 1100;
+  constexpr int kMost = 300;
+  const auto backend = MakeBackend("cpu", "bf16a16", AllowedCores(2));
+  const Weights weights = RandomWeights(kOutputs, kInputs, 8);
+  const HostMatrix w = {DType::kBF16, weights.data(), kOutputs, kInputs};
+  const auto packed = backend->Pack({w});
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  ASSERT_LT((*packed)->size_bytes(), kOutputs * kInputs * 2)
+      << "not in 12 bits";
+  const auto x = RandomFloats(size_t{kMost} * kInputs, 1);
+  std::vector<float> alone(size_t{kMost} * kOutputs);
+  for (size_t row = 0; row < kMost; ++row) {
+    backend->MatMul(x.data() + row * kInputs, 1, **packed,
+                    alone.data() + row * kOutputs);
+  }
+  for (int rows = 2; rows <= kMost; rows += rows < 34 ? 1 : 133) {
+    std::vector<float> together(static_cast<size_t>(rows) * kOutputs);
+    backend->MatMul(x.data(), rows, **packed, together.data());
+    ASSERT_EQ(std::memcmp(together.data(), alone.data(),
+                          together.size() * sizeof(float)),
+              0)
+        << rows << " rows";
+  }
+}
+
 TEST(CodedWeightsTest, TheMostFrequentExponentsHaveCodes) {
   constexpr size_t kSteps = 64;
   Weights weights(kSteps * kCodedStepWeights);

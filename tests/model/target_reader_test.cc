@@ -260,7 +260,8 @@ absl::Status StatusOfLoading(const std::string& folder) {
   return LoadModel(folder, backend.get(), {.kv_cache_bytes = 1 << 18}).status();
 }
 
-// It would say little, and nobody would know why.
+// Run as a plain Llama, such a draft would seldom be right, and no message
+// would say why.
 TEST(TargetReadersTest, ADraftWithoutWhatItReadsIsNoLlama) {
   const std::string folder = FolderThatSaysHeads("one_layer");
   ForgetTarget(folder);
