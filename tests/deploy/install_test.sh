@@ -162,17 +162,20 @@ if has dpkg-shlibdeps dpkg-dev && has file file; then
     usr/share/nacre/models/glide/model.safetensors \
     usr/share/nacre/models/eesd/model.safetensors \
     usr/share/nacre/models/medusa/medusa_lm_head.safetensors
-  dpkg-deb --ctrl-tarfile "$(echo "$folder"/packages/nacre-coordinator_*.deb)" |
-    tar -xO ./conffiles | grep -qx /etc/nacre/gateway.env ||
+  # Unpacked whole: whoever stops reading a pipe early ends its writer with an error.
+  for name in coordinator worker; do
+    dpkg-deb --raw-extract "$folder/packages/nacre-${name}_$version"_*.deb \
+      "$folder/$name" || fail "the package of the $name"
+  done
+  grep -qx /etc/nacre/gateway.env "$folder/coordinator/DEBIAN/conffiles" ||
     fail "gateway.env is replaced"
-  worker=$(echo "$folder"/packages/nacre-worker_*.deb)
-  dpkg-deb --field "$worker" Depends | grep -q 'libgrpc++1' ||
+  grep -q '^Depends:.*libgrpc++1' "$folder/worker/DEBIAN/control" ||
     fail "the worker's package does not depend on gRPC"
-  dpkg-deb --ctrl-tarfile "$worker" | tar -xO ./conffiles |
-    grep -qx /etc/nacre/draft-worker.env || fail "draft-worker.env is replaced"
-  dpkg-deb --fsys-tarfile "$worker" |
-    tar -xO ./usr/lib/systemd/system/nacre-draft-worker.service |
-    grep -qx ExecStart=/usr/bin/nacre-draft-worker || fail "a unit's path"
+  grep -qx /etc/nacre/draft-worker.env "$folder/worker/DEBIAN/conffiles" ||
+    fail "draft-worker.env is replaced"
+  grep -qx ExecStart=/usr/bin/nacre-draft-worker \
+    "$folder/worker/usr/lib/systemd/system/nacre-draft-worker.service" ||
+    fail "a unit's path"
   if has apt-get apt; then
     apt-get install --simulate "$folder"/packages/*.deb >"$folder/apt.log" 2>&1 ||
       fail "apt-get would not install: $(cat "$folder/apt.log")"
