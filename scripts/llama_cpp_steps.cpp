@@ -1,8 +1,8 @@
 // What a step of llama.cpp costs, of the same kind as bench_decode measures:
 // rows of one session after a context, the logits of every row, rolled back
-// after each step; one row count after the other (bench_decode's take turns).
-// And a prompt, of which the last row has logits. For scripts/compare_llama_cpp.sh, which builds it beside
-// libllama.
+// after each step; the row counts take turns, as bench_decode's do. And a
+// prompt, of which the last row has logits. For scripts/compare_llama_cpp.sh,
+// which builds it beside libllama.
 //
 //   llama_cpp_steps MODEL.gguf THREADS CONTEXT ROWS,ROWS STEPS PROMPT PROMPTS
 //   llama_cpp_steps quantize FROM.gguf TO.gguf q8_0|q4_0
@@ -118,12 +118,11 @@ int Measure(char** argv) {
     prompt_seconds.push_back(model.Run(0, prompt, 1));
   }
   model.Run(0, context, 1);
-  std::vector<std::vector<double>> seconds;
-  for (const int rows : row_counts) {
-    model.Run(context, rows, rows);
-    seconds.emplace_back();
-    for (int step = 0; step < steps; ++step) {
-      seconds.back().push_back(model.Run(context, rows, rows));
+  std::vector<std::vector<double>> seconds(row_counts.size());
+  for (const int rows : row_counts) model.Run(context, rows, rows);
+  for (int step = 0; step < steps; ++step) {
+    for (size_t c = 0; c < row_counts.size(); ++c) {
+      seconds[c].push_back(model.Run(context, row_counts[c], row_counts[c]));
     }
   }
   std::printf("{\"system\": \"%s\",\n \"steps\": [", llama_print_system_info());

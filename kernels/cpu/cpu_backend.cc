@@ -145,9 +145,10 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(
     Divide(units, weights.rows() / units * weights.cols(), task);
   };
   if (QuantizedGroupSize(weight_type_) > 0) {
-    return QuantizedMatrix::Create(weights, weight_type_, quantized_gemm_, run);
+    return QuantizedMatrix::Create(weights, weight_type_, quantized_gemm_, run,
+                                   &weights_);
   }
-  return DenseMatrix::Create(weights, weight_type_, gemm_, run);
+  return DenseMatrix::Create(weights, weight_type_, gemm_, run, &weights_);
 }
 
 void CpuBackend::Divide(int count, int elements_each,

@@ -20,6 +20,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/host_arena.h"
 #include "kernels/host_backend.h"
 #include "kernels/weight_type.h"
 
@@ -82,6 +83,7 @@ class CpuBackend : public HostBackend {
   const ElementwiseKernels elementwise_;
   const AttentionKernels attention_;
   ThreadPool threads_;
+  HostArena weights_;  // the memory of what Pack returns
 
   std::vector<AttentionTiles> tiles_;  // of the current Attention
   // Packed activations of the current MatMul.

@@ -52,8 +52,7 @@ DenseMatrix::DenseMatrix(const StackedWeights& weights, WeightType type,
 size_t DenseMatrix::Bytes() const {
   const size_t inputs = cells_ * kDenseCellInputs;
   return num_units() * inputs * unit_outputs() *
-             (is_bf16_ ? sizeof(uint16_t) : sizeof(float)) +
-         kFarBytes;
+         (is_bf16_ ? sizeof(uint16_t) : sizeof(float));
 }
 
 size_t DenseMatrix::Bytes(const StackedWeights& weights, WeightType type,
@@ -63,20 +62,21 @@ size_t DenseMatrix::Bytes(const StackedWeights& weights, WeightType type,
 
 absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
     const StackedWeights& weights, WeightType type, const GemmKernels& kernels,
-    RunRanges run) {
+    RunRanges run, HostArena* memory) {
   std::unique_ptr<DenseMatrix> packed(new DenseMatrix(weights, type, kernels));
   if (packed->CanBeCoded() && packed->SampleHasCodes(weights)) {
-    NACRE_ASSIGN_OR_RETURN(const bool is_coded, packed->Code(weights, run));
+    NACRE_ASSIGN_OR_RETURN(const bool is_coded,
+                           packed->Code(weights, run, memory));
     if (is_coded) return packed;
   }
-  NACRE_ASSIGN_OR_RETURN(packed->memory_, AllocateHostBuffer(packed->Bytes()));
-  char* const memory = static_cast<char*>(packed->memory_->data());
+  NACRE_ASSIGN_OR_RETURN(packed->memory_, memory->Allocate(packed->Bytes()));
+  char* const units = static_cast<char*>(packed->memory_->data());
   const auto pack = [&](const StackedWeights& rows, int unit) {
     const size_t first = unit * packed->unit_weights();
     if (packed->is_bf16_) {
-      packed->PackUnit<BF16Pair>(rows, unit, memory + first * sizeof(uint16_t));
+      packed->PackUnit<BF16Pair>(rows, unit, units + first * sizeof(uint16_t));
     } else {
-      packed->PackUnit<float>(rows, unit, memory + first * sizeof(float));
+      packed->PackUnit<float>(rows, unit, units + first * sizeof(float));
     }
   };
   run(packed->num_units(), [&](int begin, int end) {
@@ -102,8 +102,7 @@ size_t DenseMatrix::CodedBytes() const {
 size_t DenseMatrix::MayBeSaved(const StackedWeights& weights, WeightType type,
                                const GemmKernels& kernels) {
   const DenseMatrix matrix(weights, type, kernels);
-  return matrix.CanBeCoded() ? matrix.Bytes() - kFarBytes - matrix.CodedBytes()
-                             : 0;
+  return matrix.CanBeCoded() ? matrix.Bytes() - matrix.CodedBytes() : 0;
 }
 
 bool DenseMatrix::SampleHasCodes(const StackedWeights& weights) const {
@@ -129,10 +128,10 @@ bool DenseMatrix::SampleHasCodes(const StackedWeights& weights) const {
 }
 
 absl::StatusOr<bool> DenseMatrix::Code(const StackedWeights& weights,
-                                       RunRanges run) {
-  NACRE_ASSIGN_OR_RETURN(memory_, AllocateHostBuffer(CodedBytes() + kFarBytes));
+                                       RunRanges run, HostArena* memory) {
+  NACRE_ASSIGN_OR_RETURN(memory_, memory->Allocate(CodedBytes()));
   const size_t steps = unit_weights() / kCodedStepWeights;
-  auto* const memory = static_cast<uint8_t*>(memory_->data());
+  auto* const codes = static_cast<uint8_t*>(memory_->data());
   const size_t most = num_units() * unit_weights() / kWeightsPerPatch;
   std::vector<CodedUnit> units(static_cast<size_t>(num_units()));
   std::vector<std::vector<WeightPatch>> patches(units.size());
@@ -151,7 +150,7 @@ absl::StatusOr<bool> DenseMatrix::Code(const StackedWeights& weights,
                        ChooseExponents(pairs.get(), steps, &units[unit]);
                        kernels_.coded->encode(
                            pairs.get(), steps, units[unit],
-                           memory + unit * steps * kCodedStepBytes,
+                           codes + unit * steps * kCodedStepBytes,
                            &patches[unit]);
                        count += patches[unit].size();
                      });

@@ -2,7 +2,7 @@
 // its product. A large one in bf16 is kept in 12 bits a weight where that gives
 // the same products sooner (kernels/cpu/coded_weights.h).
 //
-// Immutable; owns its memory.
+// Immutable; owns its piece of memory.
 
 #ifndef KERNELS_CPU_DENSE_MATRIX_H_
 #define KERNELS_CPU_DENSE_MATRIX_H_
@@ -19,18 +19,19 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/row_tiling.h"
 #include "kernels/cpu/stacked_weights.h"
+#include "kernels/host_arena.h"
 #include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 
 class DenseMatrix : public CpuMatrix {
  public:
-  // Packs `weights`, units divided by `run`. `type` kAuto keeps bf16 when all
-  // of them are, else f32; kBF16A16 rounds the inputs of products as well.
-  // RESOURCE_EXHAUSTED.
+  // Packs `weights`, units divided by `run`, into a piece of `memory`. `type`
+  // kAuto keeps bf16 when all of them are, else f32; kBF16A16 rounds the inputs
+  // of products as well. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<DenseMatrix>> Create(
       const StackedWeights& weights, WeightType type,
-      const GemmKernels& kernels, RunRanges run);
+      const GemmKernels& kernels, RunRanges run, HostArena* memory);
 
   // size_bytes() of what Create makes, or more: whether weights have codes is
   // not known before they are read.
@@ -74,7 +75,8 @@ class DenseMatrix : public CpuMatrix {
   // Whether codes stand for nearly all weights of some units.
   bool SampleHasCodes(const StackedWeights& weights) const;
   // False, and nothing is kept: they do not for those of the matrix.
-  absl::StatusOr<bool> Code(const StackedWeights& weights, RunRanges run);
+  absl::StatusOr<bool> Code(const StackedWeights& weights, RunRanges run,
+                            HostArena* memory);
 
   const GemmKernels kernels_;
   const int rows_;

@@ -35,8 +35,8 @@ struct CodedUnit;  // kernels/cpu/coded_weights.h
 
 // Weights are fetched this far ahead of their use: into the level-1 cache, or,
 // further ahead, into the level-2 cache. That takes more of them at a time, but
-// leaves a way that only arithmetic hides. A packed matrix has as much room
-// past it.
+// leaves a way that only arithmetic hides. Past the end of a matrix that is the
+// matrix which was packed next, or nothing: to fetch is not to read.
 enum class Fetch { kNothing, kNear, kFar };
 inline constexpr size_t kNearBytes = 8192;
 inline constexpr size_t kFarBytes = 16384;

@@ -73,9 +73,7 @@ QuantizedMatrix::QuantizedMatrix(const StackedWeights& weights, WeightType type,
 
 size_t QuantizedMatrix::Bytes() const {
   return num_units() * groups_ *
-             (type_ == WeightType::kInt8 ? Int8Cells::kBytes
-                                         : Int4Cells::kBytes) +
-         kFarBytes;
+         (type_ == WeightType::kInt8 ? Int8Cells::kBytes : Int4Cells::kBytes);
 }
 
 size_t QuantizedMatrix::Bytes(const StackedWeights& weights, WeightType type,
@@ -85,10 +83,10 @@ size_t QuantizedMatrix::Bytes(const StackedWeights& weights, WeightType type,
 
 absl::StatusOr<std::unique_ptr<QuantizedMatrix>> QuantizedMatrix::Create(
     const StackedWeights& weights, WeightType type,
-    const QuantizedGemmKernels& kernels, RunRanges run) {
+    const QuantizedGemmKernels& kernels, RunRanges run, HostArena* memory) {
   std::unique_ptr<QuantizedMatrix> matrix(
       new QuantizedMatrix(weights, type, kernels));
-  NACRE_ASSIGN_OR_RETURN(matrix->memory_, AllocateHostBuffer(matrix->Bytes()));
+  NACRE_ASSIGN_OR_RETURN(matrix->memory_, memory->Allocate(matrix->Bytes()));
   matrix->weights_ = static_cast<uint8_t*>(matrix->memory_->data());
   std::atomic<int> bad_row{matrix->rows_};  // the first one
   const auto pack = [&](const StackedWeights& rows, int unit) {

@@ -1,6 +1,6 @@
 // Weight matrix in the cells of kernels/cpu/quantized_gemm.h, and its product.
 //
-// Immutable; owns its memory.
+// Immutable; owns its piece of memory.
 
 #ifndef KERNELS_CPU_QUANTIZED_MATRIX_H_
 #define KERNELS_CPU_QUANTIZED_MATRIX_H_
@@ -11,18 +11,19 @@
 #include "kernels/cpu/cpu_matrix.h"
 #include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/stacked_weights.h"
+#include "kernels/host_arena.h"
 #include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 
 class QuantizedMatrix : public CpuMatrix {
  public:
-  // Quantizes `weights` to `type`, kInt8 or kInt4, units divided by `run`.
-  // INVALID_ARGUMENT with the part, row and column of the first weight that is
-  // not finite; RESOURCE_EXHAUSTED.
+  // Quantizes `weights` to `type`, kInt8 or kInt4, units divided by `run`, into
+  // a piece of `memory`. INVALID_ARGUMENT with the part, row and column of the
+  // first weight that is not finite; RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<QuantizedMatrix>> Create(
       const StackedWeights& weights, WeightType type,
-      const QuantizedGemmKernels& kernels, RunRanges run);
+      const QuantizedGemmKernels& kernels, RunRanges run, HostArena* memory);
 
   // size_bytes() of what Create makes.
   static size_t Bytes(const StackedWeights& weights, WeightType type,

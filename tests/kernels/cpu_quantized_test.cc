@@ -234,8 +234,9 @@ TEST_P(CpuQuantizedTest, CodeForOneKindOfCpuGivesTheBitsOfThePortable) {
       values[i] = i / cols % 2 == 0 ? 1.0f : -1.0f;
     }
     const HostMatrix w = {DType::kF32, values.data(), outputs, cols};
-    const auto matrix = QuantizedMatrix::Create(StackedWeights({&w, 1}),
-                                                weight_type, kernels, run);
+    HostArena memory;
+    const auto matrix = QuantizedMatrix::Create(
+        StackedWeights({&w, 1}), weight_type, kernels, run, &memory);
     EXPECT_TRUE(matrix.ok()) << matrix.status();
     const auto packed =
         hwy::AllocateAligned<char>((*matrix)->ActivationBytes(rows));

@@ -124,8 +124,9 @@ TEST_P(CpuRoundedTest, ProductsOfPairsHaveTheBitsOfThePortable) {
     const auto x = RandomFloats(static_cast<size_t>(rows) * cols, 1, 1e4f);
     const auto values = RandomFloats(static_cast<size_t>(outputs) * cols, 2);
     const HostMatrix w = {DType::kF32, values.data(), outputs, cols};
-    const auto matrix = DenseMatrix::Create(StackedWeights({&w, 1}),
-                                            WeightType::kBF16A16, kernels, run);
+    HostArena memory;
+    const auto matrix = DenseMatrix::Create(
+        StackedWeights({&w, 1}), WeightType::kBF16A16, kernels, run, &memory);
     EXPECT_TRUE(matrix.ok()) << matrix.status();
     const auto packed =
         hwy::AllocateAligned<char>((*matrix)->ActivationBytes(rows));
