@@ -120,7 +120,7 @@ fi
 
 say "installing ${#missing[@]} of ${#packages[@]} packages: ${missing[*]}"
 if [[ -n "$foreign" ]] &&
-  ! dpkg --print-foreign-architectures | grep -qx "$foreign"; then
+  ! grep -qx "$foreign" <(dpkg --print-foreign-architectures); then
   [[ "$(dpkg --print-architecture)" != "$foreign" ]] ||
     die "this machine is $foreign itself: build for it with the preset release"
   say "adding the architecture $foreign to dpkg"

@@ -14,7 +14,7 @@ for name in $names; do
   # Silent in the first case, on a fleet that is well.
   grep -q "{eval_time: [0-9]*m, alertname: $name}" "$CASES" ||
     fail "$name is not tested to be silent"
-  grep -A 1 "alertname: $name\$" "$CASES" | grep -q exp_alerts: ||
+  [[ "$(grep -A 1 "alertname: $name\$" "$CASES")" == *exp_alerts:* ]] ||
     fail "$name is not tested to fire"
   grep -q "^| \`$name\` |" docs/operations.md ||
     fail "docs/operations.md does not say what to do about $name"
