@@ -97,7 +97,8 @@ const WeightPatch* Apply(const WeightPatch* patch, const WeightPatch* end,
 // Fetches kLines lines each step.
 template <int kRows, int kLines>
 void RunCoded(const GemmSegment& s) {
-  PairSums<kRows> sums(s.sums);
+  PairSums<kRows> sums;
+  LoadSums(s.sums, sums);
   const CodedUnit& unit = s.coded[s.unit];
   const Exponents exponents(unit);
   const char* w = s.weights;
@@ -117,11 +118,11 @@ void RunCoded(const GemmSegment& s) {
       patch = Apply(patch, patches_end, weights);
       next_patch = patch == patches_end ? end : patch->step;
     }
-    sums.Add(weights, x);
+    AddPairs(weights, x, sums);
     w += CodedCells::kStepBytes;
     x += sizeof(uint32_t) * kRows;
   }
-  sums.Store();
+  StoreSums(sums, s.sums);
 }
 
 template <int kLines>

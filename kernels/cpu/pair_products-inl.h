@@ -24,45 +24,55 @@ struct PairCells {
   static constexpr int kTilesTogether = 4;
 };
 
-// The sums of a tile, in registers while this lives.
+// The sums of a tile. In registers, since all loops over them are unrolled where
+// they are a local variable; else GCC keeps a copy of all of them in memory.
 template <int kRows>
-class PairSums {
- public:
-  explicit PairSums(float* sums) : to_(sums) {
-    for (int row = 0; row < kRows; ++row) {
-      for (int i = 0; i < kUnitVectors; ++i) {
-        sums_[row][i] = _mm512_load_ps(Place(row, i));
-      }
-    }
-  }
-  void Store() const {
-    for (int row = 0; row < kRows; ++row) {
-      for (int i = 0; i < kUnitVectors; ++i) {
-        _mm512_store_ps(Place(row, i), sums_[row][i]);
-      }
-    }
-  }
-  // Two inputs of every row and output.                 x [kRows] pairs of bf16
-  void Add(const __m512i (&weights)[kUnitVectors], const char* x) {
-    for (int row = 0; row < kRows; ++row) {
-      int32_t pair;
-      std::memcpy(&pair, x + sizeof(pair) * row, sizeof(pair));
-      const auto v = (__m512bh)_mm512_set1_epi32(pair);
-      for (int i = 0; i < kUnitVectors; ++i) {
-        sums_[row][i] =
-            _mm512_dpbf16_ps(sums_[row][i], (__m512bh)weights[i], v);
-      }
-    }
-  }
-
- private:
-  float* Place(int row, int i) const {
-    return to_ + size_t{kPairLanes} * (row * kUnitVectors + i);
-  }
-
-  __m512 sums_[kRows][kUnitVectors];
-  float* const to_;
+struct PairSums {
+  __m512 of[kRows][kUnitVectors];
 };
+
+inline size_t PlaceOfSums(int row, int i) {
+  return size_t{kPairLanes} * (row * kUnitVectors + i);
+}
+
+template <int kRows>
+HWY_INLINE void LoadSums(const float* from, PairSums<kRows>& sums) {
+  HWY_UNROLL(6)
+  for (int row = 0; row < kRows; ++row) {
+    HWY_UNROLL(4)
+    for (int i = 0; i < kUnitVectors; ++i) {
+      sums.of[row][i] = _mm512_load_ps(from + PlaceOfSums(row, i));
+    }
+  }
+}
+
+template <int kRows>
+HWY_INLINE void StoreSums(const PairSums<kRows>& sums, float* to) {
+  HWY_UNROLL(6)
+  for (int row = 0; row < kRows; ++row) {
+    HWY_UNROLL(4)
+    for (int i = 0; i < kUnitVectors; ++i) {
+      _mm512_store_ps(to + PlaceOfSums(row, i), sums.of[row][i]);
+    }
+  }
+}
+
+// Adds two inputs of every row and output.             x [kRows] pairs of bf16
+template <int kRows>
+HWY_INLINE void AddPairs(const __m512i (&weights)[kUnitVectors], const char* x,
+                         PairSums<kRows>& sums) {
+  HWY_UNROLL(6)
+  for (int row = 0; row < kRows; ++row) {
+    int32_t pair;
+    std::memcpy(&pair, x + sizeof(pair) * row, sizeof(pair));
+    const auto v = (__m512bh)_mm512_set1_epi32(pair);
+    HWY_UNROLL(4)
+    for (int i = 0; i < kUnitVectors; ++i) {
+      sums.of[row][i] =
+          _mm512_dpbf16_ps(sums.of[row][i], (__m512bh)weights[i], v);
+    }
+  }
+}
 
 // The weights of a step in 16 bits, as they lie there.
 inline void LoadPairs(const char* from, __m512i (&weights)[kUnitVectors]) {
@@ -77,7 +87,8 @@ inline bool FetchesFar(int rows, int tiles) { return rows > 2 || tiles > 1; }
 // Fetches kLines lines each step.
 template <int kRows, int kLines>
 void RunPairs(const GemmSegment& s) {
-  PairSums<kRows> sums(s.sums);
+  PairSums<kRows> sums;
+  LoadSums(s.sums, sums);
   const char* w = s.weights;
   const char* ahead = s.ahead;
   const char* x = s.x;
@@ -86,11 +97,11 @@ void RunPairs(const GemmSegment& s) {
     ahead += s.ahead_step;
     __m512i weights[kUnitVectors];
     LoadPairs(w, weights);
-    sums.Add(weights, x);
+    AddPairs(weights, x, sums);
     w += PairCells::kStepBytes;
     x += sizeof(uint32_t) * kRows;
   }
-  sums.Store();
+  StoreSums(sums, s.sums);
 }
 
 template <int kLines>

@@ -63,9 +63,11 @@ HWY_INLINE void AddStep(const char* w, const char* x, const char* ahead,
   StepWeights<Cells> weights;
   LoadStep(w, &weights);
   for (int quad = 0; quad < Cells::kQuadsPerStep; ++quad) {
+    HWY_UNROLL(6)
     for (int row = 0; row < kRows; ++row) {
       const __m512i v = _mm512_set1_epi32(
           LoadAs<int32_t>(x + 4 * (quad * Cells::kSteps * kRows + row)));
+      HWY_UNROLL(2)
       for (int panel = 0; panel < kPanels; ++panel) {
         integers[row][panel] = _mm512_dpbusd_epi32(
             integers[row][panel], weights.bytes[quad][panel], v);
@@ -98,7 +100,9 @@ struct VnniCode {
   template <class Cells, int kRows, int kLines, bool kFar>
   static void RunAs(const GemmSegment& s) {
     __m512 sums[kRows][kPanels];
+    HWY_UNROLL(6)
     for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(2)
       for (int panel = 0; panel < kPanels; ++panel) {
         sums[row][panel] =
             _mm512_load_ps(s.sums + row * Cells::kUnitOutputs + panel * 16);
@@ -111,9 +115,11 @@ struct VnniCode {
       const char* const scales = x + kRows * Cells::kGroup;
       const char* const corrections = scales + kRows * sizeof(float);
       __m512i integers[kRows][kPanels];
+      HWY_UNROLL(6)
       for (int row = 0; row < kRows; ++row) {
         const __m512i correction =
             _mm512_set1_epi32(LoadAs<int32_t>(corrections + size_t{4} * row));
+        HWY_UNROLL(2)
         for (int panel = 0; panel < kPanels; ++panel) {
           integers[row][panel] = correction;
         }
@@ -130,8 +136,10 @@ struct VnniCode {
       }
       FetchAhead<1>(ahead, kFar);
       ahead += s.ahead_cell;
+      HWY_UNROLL(2)
       for (int panel = 0; panel < kPanels; ++panel) {
         const __m512 scale_w = LoadScales(w + size_t{32} * panel);
+        HWY_UNROLL(6)
         for (int row = 0; row < kRows; ++row) {
           const __m512 scale = _mm512_mul_ps(
               scale_w, _mm512_set1_ps(LoadAs<float>(scales + size_t{4} * row)));
@@ -142,7 +150,9 @@ struct VnniCode {
       }
       w += Cells::kTailBytes;
     }
+    HWY_UNROLL(6)
     for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(2)
       for (int panel = 0; panel < kPanels; ++panel) {
         _mm512_store_ps(s.sums + row * Cells::kUnitOutputs + panel * 16,
                         sums[row][panel]);
