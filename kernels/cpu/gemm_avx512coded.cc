@@ -167,10 +167,13 @@ void MultiplyDecoded(const GemmArgs& args, int unit_begin, int unit_end) {
       DecodeCells(from + c * CodedCells::kBytes, args.coded[unit], c, cells.end,
                   decoded);
       for (int t = 0; t < tiling.count; t += PairCells::kTilesTogether) {
-        MultiplyCells<PairCells>(
-            args, cells, tiling, t,
-            std::min(t + PairCells::kTilesTogether, tiling.count),
-            Fetch::kNothing, kPairRuns<0>);
+        // Nearer than the level-2 cache, if all tiles share the fetching.
+        const int tile_end =
+            std::min(t + PairCells::kTilesTogether, tiling.count);
+        const bool is_full = tile_end - t == PairCells::kTilesTogether;
+        MultiplyCells<PairCells>(args, cells, tiling, t, tile_end,
+                                 is_full ? Fetch::kNear : Fetch::kNothing,
+                                 is_full ? kPairRuns<1> : kPairRuns<0>);
       }
     }
   }
