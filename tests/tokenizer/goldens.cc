@@ -24,6 +24,25 @@ std::string ReadTestFile(const std::string& name) {
   return ReadWholeFile(NACRE_TEST_DATA "/tokenizer/" + name);
 }
 
+std::vector<std::string> ReadTestLines(const std::string& name) {
+  std::istringstream content(ReadTestFile(name));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(content, line);) lines.push_back(line);
+  return lines;
+}
+
+const std::vector<std::string>& Corpus() {
+  static const auto* const texts = [] {
+    auto* const read = new std::vector<std::string>;
+    for (const std::string& line : ReadTestLines("corpus.jsonl")) {
+      read->push_back(nlohmann::json::parse(line).get<std::string>());
+    }
+    return read;
+  }();
+  EXPECT_EQ(texts->size(), kCorpusTexts);
+  return *texts;
+}
+
 Golden ParseGolden(const nlohmann::json& line) {
   Golden golden;
   if (line.contains("text")) golden.text = line["text"].get<std::string>();
@@ -34,9 +53,8 @@ Golden ParseGolden(const nlohmann::json& line) {
 }
 
 std::vector<Golden> ReadGoldens(const std::string& name) {
-  std::istringstream lines(ReadTestFile(name));
   std::vector<Golden> goldens;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : ReadTestLines(name)) {
     goldens.push_back(ParseGolden(nlohmann::json::parse(line)));
   }
   EXPECT_GT(goldens.size(), 150u) << name;

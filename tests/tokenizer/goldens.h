@@ -4,6 +4,7 @@
 #ifndef TESTS_TOKENIZER_GOLDENS_H_
 #define TESTS_TOKENIZER_GOLDENS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,6 +27,12 @@ struct Golden {
 std::string ReadTestFile(const std::string& name);
 // Of any path.
 std::string ReadWholeFile(const std::string& path);
+
+std::vector<std::string> ReadTestLines(const std::string& name);
+
+// The texts of corpus.jsonl, on which every tokenizer is compared.
+inline constexpr size_t kCorpusTexts = 2000;
+const std::vector<std::string>& Corpus();
 
 Golden ParseGolden(const nlohmann::json& line);
 std::vector<Golden> ReadGoldens(const std::string& name);
