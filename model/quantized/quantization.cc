@@ -118,12 +118,17 @@ absl::Status ReadBlock(const Json& json, const char* field,
   return absl::OkStatus();
 }
 
-// Of transformers: blocks of F8_E4M3.
+// F8_E4M3: of transformers in blocks; without a word about blocks AutoFP8's,
+// one scale a tensor.
 absl::StatusOr<Quantization> ParseFp8(const Json& json) {
   Quantization result;
   result.is_float = true;
-  result.has_inverse_name = true;
   NACRE_RETURN_IF_ERROR(CheckIs(json, "fmt", "e4m3", "\"e4m3\""));
+  if (!json.contains("weight_block_size")) {
+    result.block_rows = 0;
+    return result;
+  }
+  result.has_inverse_name = true;
   NACRE_RETURN_IF_ERROR(CheckIs(json, "scale_fmt", "float", "\"float\""));
   NACRE_RETURN_IF_ERROR(ReadBlock(json, "weight_block_size", &result));
   return result;

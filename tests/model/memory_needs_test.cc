@@ -154,6 +154,10 @@ TEST_P(MemoryNeedsTest, OfQuantizedWeightsAreInTheTypeOfTheirScales) {
   };
   EXPECT_EQ(converted("fp8_channel"), 2 * 64 * 32 * 4);
   EXPECT_EQ(converted("awq"), 2 * 64 * 32 * 2);
+  EXPECT_EQ(converted("phi3_awq"), 2 * 64 * 32 * 2);
+  // More than an expert's are those of queries, keys and values.
+  EXPECT_EQ(converted("mixtral_gptq"), 3 * 32 * 32 * 2);
+  EXPECT_EQ(converted("qwen3_moe_fp8_block"), 3 * 32 * 32 * 2);
 }
 
 // As a file says it that is not to be trusted.

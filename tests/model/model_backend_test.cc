@@ -44,17 +44,14 @@ TEST(HasBf16MatricesTest, OfFloats) {
 
 // By what their values are rounded to: the type of their scales.
 TEST(HasBf16MatricesTest, OfPublishedQuantizedFormats) {
-  const std::map<std::string, bool> formats = {{"fp8_block", true},
-                                               {"fp8_tensor", true},
-                                               {"fp8_channel", false},
-                                               {"fp8_channel_f16", false},
-                                               {"int8_channel", true},
-                                               {"int8_tensor_zeros", false},
-                                               {"packed4_zeros", true},
-                                               {"packed4_group", false},
-                                               {"packed8_channel", true},
-                                               {"awq", false},
-                                               {"gptq", false}};
+  const std::map<std::string, bool> formats = {
+      {"fp8_block", true},       {"fp8_tensor", true},
+      {"fp8_channel", false},    {"fp8_channel_f16", false},
+      {"int8_channel", true},    {"int8_tensor_zeros", false},
+      {"packed4_zeros", true},   {"packed4_group", false},
+      {"packed8_channel", true}, {"awq", false},
+      {"gptq", false},           {"phi3_packed4", true},
+      {"mixtral_fp8", false},    {"qwen3_moe_fp8_block", true}};
   for (const auto& [format, expected] : formats) {
     EXPECT_EQ(HasBf16MatricesIn(NACRE_TEST_DATA "/model/quantized/" + format),
               expected)

@@ -29,14 +29,15 @@ int ModelsCommand(const std::vector<std::string>& args,
     absl::StrAppend(&line, family.models, " (", backends, ")");
     terminal.out << line << "\n";
   }
-  terminal.out << "\nWeights: safetensors or pytorch_model.bin in bf16, f16 or "
-                  "f32, one file or shards.\nQuantized: compressed-tensors "
-                  "(FP8, int8, packed int4 and int8), fp8 blocks, AWQ (gemm), "
-                  "GPTQ (4 and 8 bits).\nOf Llama, Mistral, Qwen2 and Qwen3 "
-                  "also GGUF files, one or in parts, in F32, F16, BF16, "
-                  "Q8_0,\nQ4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K or "
-                  "Q6_K.\n--weights, of workers: "
-               << kernels::kWeightTypesHelp << std::endl;
+  terminal.out
+      << "\nWeights: safetensors or pytorch_model.bin in bf16, f16 or "
+         "f32, one file or shards.\nQuantized: compressed-tensors "
+         "(FP8, int8, packed int4 and int8), fp8 (blocks, AutoFP8), AWQ "
+         "(gemm), GPTQ (4 and 8 bits).\nOf Llama, Mistral, Qwen2 and Qwen3 "
+         "also GGUF files, one or in parts, in F32, F16, BF16, "
+         "Q8_0,\nQ4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K or "
+         "Q6_K.\n--weights, of workers: "
+      << kernels::kWeightTypesHelp << std::endl;
   return kExitOk;
 }
 

@@ -45,37 +45,132 @@ CONFIG = {
 }
 
 
-def linear_shapes():
-    for layer in range(LAYERS):
-        at = f"model.layers.{layer}."
+class Llama:
+    """What a family calls its tensors, and which of them are quantized."""
+
+    config = CONFIG
+    ignored = ["lm_head"]  # of compressed-tensors
+
+    def attention(self):
         for name in ("q", "k", "v"):
-            yield f"{at}self_attn.{name}_proj", (HEADS * HEAD_DIM, HIDDEN)
-        yield f"{at}self_attn.o_proj", (HIDDEN, HEADS * HEAD_DIM)
-        yield f"{at}mlp.gate_proj", (INTER, HIDDEN)
-        yield f"{at}mlp.up_proj", (INTER, HIDDEN)
-        yield f"{at}mlp.down_proj", (HIDDEN, INTER)
+            yield f"self_attn.{name}_proj", (HEADS * HEAD_DIM, HIDDEN)
+        yield "self_attn.o_proj", (HIDDEN, HEADS * HEAD_DIM)
 
+    def feed_forward(self):
+        yield "mlp.gate_proj", (INTER, HIDDEN)
+        yield "mlp.up_proj", (INTER, HIDDEN)
+        yield "mlp.down_proj", (HIDDEN, INTER)
 
-def plain_tensors(dtype, generator):
-    """What no publisher quantizes."""
+    def linear_shapes(self):
+        for layer in range(LAYERS):
+            for name, shape in (*self.attention(), *self.feed_forward()):
+                yield f"model.layers.{layer}.{name}", shape
 
-    def random(*shape):
-        return torch.randn(shape, generator=generator)
+    def plain_tensors(self, dtype, generator):
+        """What no publisher quantizes."""
 
-    tensors = {
-        "model.embed_tokens.weight": random(VOCAB, HIDDEN),
-        "model.norm.weight": 1 + 0.3 * random(HIDDEN),
-        "lm_head.weight": random(VOCAB, HIDDEN) / HIDDEN**0.5,
-    }
-    for layer in range(LAYERS):
+        def random(*shape):
+            return torch.randn(shape, generator=generator)
+
+        tensors = {
+            "model.embed_tokens.weight": random(VOCAB, HIDDEN),
+            "model.norm.weight": 1 + 0.3 * random(HIDDEN),
+            "lm_head.weight": random(VOCAB, HIDDEN) / HIDDEN**0.5,
+        }
+        for layer in range(LAYERS):
+            for name, shape in self.layer_tensors():
+                value = random(*shape)
+                if name.endswith("norm"):
+                    value = 1 + 0.3 * value
+                tensors[f"model.layers.{layer}.{name}.weight"] = value
+        return {name: value.to(dtype) for name, value in tensors.items()}
+
+    def layer_tensors(self):
         for name in ("input_layernorm", "post_attention_layernorm"):
-            tensors[f"model.layers.{layer}.{name}.weight"] = 1 + 0.3 * random(
-                HIDDEN
-            )
-    return {name: value.to(dtype) for name, value in tensors.items()}
+            yield name, (HIDDEN,)
 
 
-def compressed_tensors(args, dtype, scale_dtype, activations=None):
+class Phi3(Llama):
+    """Queries, keys and values are one tensor, gate and up another."""
+
+    config = {**CONFIG, "architectures": ["Phi3ForCausalLM"]}
+
+    def attention(self):
+        yield "self_attn.qkv_proj", (3 * HEADS * HEAD_DIM, HIDDEN)
+        yield "self_attn.o_proj", (HIDDEN, HEADS * HEAD_DIM)
+
+    def feed_forward(self):
+        yield "mlp.gate_up_proj", (2 * INTER, HIDDEN)
+        yield "mlp.down_proj", (HIDDEN, INTER)
+
+
+class Mixtral(Llama):
+    """Experts are quantized, their router is not."""
+
+    block = "block_sparse_moe"
+    names = ("w1", "w3", "w2")  # gate, up, down
+    ignored = ["lm_head", "re:.*block_sparse_moe.gate"]
+
+    def __init__(self, experts=3, size=32, chosen=2):
+        self.experts, self.size = experts, size
+        self.config = {
+            **CONFIG,
+            "architectures": ["MixtralForCausalLM"],
+            "intermediate_size": size,
+            "num_local_experts": experts,
+            "num_experts_per_tok": chosen,
+        }
+
+    def feed_forward(self):
+        for i in range(self.experts):
+            for name in self.names:
+                shape = (self.size, HIDDEN)
+                yield f"{self.block}.experts.{i}.{name}", (
+                    shape[::-1] if name == self.names[2] else shape)
+
+    def layer_tensors(self):
+        yield from super().layer_tensors()
+        yield f"{self.block}.gate", (self.experts, HIDDEN)
+
+
+class Qwen3Moe(Mixtral):
+    block = "mlp"
+    names = ("gate_proj", "up_proj", "down_proj")
+    ignored = ["lm_head", "re:.*mlp.gate$"]
+
+    def __init__(self, experts=8, size=16, chosen=2):
+        super().__init__(experts, size, chosen)
+        self.config = {
+            **CONFIG,
+            "architectures": ["Qwen3MoeForCausalLM"],
+            "moe_intermediate_size": size,
+            "num_experts": experts,
+            "num_experts_per_tok": chosen,
+            "decoder_sparse_step": 1,
+            "mlp_only_layers": [],
+            "norm_topk_prob": True,
+        }
+
+    def layer_tensors(self):
+        yield from super().layer_tensors()
+        for name in ("q_norm", "k_norm"):
+            yield f"self_attn.{name}", (HEAD_DIM,)
+
+
+class Qwen3MoeWithRouter(Qwen3Moe):
+    """The router is quantized, too."""
+
+    def feed_forward(self):
+        yield f"{self.block}.gate", (self.experts, HIDDEN)
+        yield from super().feed_forward()
+
+    def layer_tensors(self):
+        return (item for item in super().layer_tensors()
+                if item[0] != f"{self.block}.gate")
+
+
+def compressed_tensors(args, dtype, scale_dtype, activations=None,
+                       ignored=Llama.ignored):
     """One group of compressed-tensors; returns its config and a packer."""
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.compressors.format import infer_module_format
@@ -131,7 +226,7 @@ def compressed_tensors(args, dtype, scale_dtype, activations=None):
         config_groups={"group_0": scheme},
         format=scheme.format.value,
         quantization_status=QuantizationStatus.COMPRESSED,
-        ignore=["lm_head"],
+        ignore=ignored,
     )
     return json.loads(config.model_dump_json()), pack
 
@@ -162,6 +257,30 @@ def fp8_blocks(block, scale_dtype):
     return config, pack
 
 
+def fp8_tensors(ignored):
+    """AutoFP8's, of which there is no package: one float32 scale a tensor, and
+    one of the activations, which weights do not need."""
+    from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+
+    dequantize = Fp8Dequantize(None)._dequantize_one
+
+    def pack(name, weight, generator):
+        scale = (weight.abs().amax() / 448).float()
+        numbers = (weight / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+        return (
+            {"weight": numbers, "weight_scale": scale,
+             "input_scale": torch.rand((), generator=generator)},
+            dequantize(numbers, scale),
+        )
+
+    config = {
+        "quant_method": "fp8",
+        "activation_scheme": "static",
+        "ignored_layers": ignored,
+    }
+    return config, pack
+
+
 def group_parameters(weight, bits, group, symmetric):
     """Scales and zero points [rows, groups] as the packers take them."""
     top = 2**bits - 1
@@ -178,7 +297,7 @@ def group_parameters(weight, bits, group, symmetric):
     return scales, zeros
 
 
-def awq(root):
+def awq(root, skipped=None):
     sys.path.insert(0, str(root))
     # The package's own __init__ imports every model that there is.
     package = types.ModuleType("awq")
@@ -206,7 +325,7 @@ def awq(root):
         "group_size": GROUP,
         "version": "gemm",
         "zero_point": True,
-        "modules_to_not_convert": None,
+        "modules_to_not_convert": skipped,
     }
     return config, pack
 
@@ -275,7 +394,7 @@ def gptq(root, bits, symmetric, act_order, version, group=GROUP):
     return config, pack
 
 
-def cases(options):
+def llama_cases(options):
     f16, bf16, f32 = torch.float16, torch.bfloat16, torch.float32
     fp8 = {"num_bits": 8, "type": "float", "symmetric": True}
     token = {**fp8, "strategy": "token", "dynamic": True}
@@ -330,18 +449,72 @@ def cases(options):
     )
 
 
+def family_cases(options):
+    f16, bf16, f32 = torch.float16, torch.bfloat16, torch.float32
+    fp8 = {"num_bits": 8, "type": "float", "symmetric": True}
+    token = {**fp8, "strategy": "token", "dynamic": True}
+    static = {**fp8, "strategy": "tensor", "dynamic": False}
+    grouped = {"num_bits": 4, "type": "int", "strategy": "group",
+               "group_size": GROUP}
+    root = options.gptqmodel
+
+    phi3 = Phi3()
+    yield phi3, "phi3_fp8_channel", bf16, compressed_tensors(
+        {**fp8, "strategy": "channel"}, bf16, bf16, token
+    )
+    yield phi3, "phi3_fp8", bf16, fp8_tensors(phi3.ignored)
+    yield phi3, "phi3_packed4", bf16, compressed_tensors(
+        {**grouped, "symmetric": True}, bf16, bf16
+    )
+    yield phi3, "phi3_awq", f16, awq(options.autoawq)
+    yield phi3, "phi3_gptq", f16, gptq(root, 4, True, True, "gptq")
+
+    mixtral = Mixtral()
+    yield mixtral, "mixtral_fp8_tensor", bf16, compressed_tensors(
+        {**fp8, "strategy": "tensor"}, bf16, f32, static, mixtral.ignored
+    )
+    yield mixtral, "mixtral_fp8", bf16, fp8_tensors(
+        ["lm_head", "model.layers.0.block_sparse_moe.gate"]
+    )
+    yield mixtral, "mixtral_packed4", bf16, compressed_tensors(
+        {**grouped, "symmetric": False}, bf16, bf16, None, mixtral.ignored
+    )
+    yield mixtral, "mixtral_awq", f16, awq(options.autoawq, ["gate"])
+    yield mixtral, "mixtral_gptq", f16, gptq(root, 4, True, True, "gptq")
+
+    qwen3 = Qwen3Moe()
+    yield qwen3, "qwen3_moe_fp8_block", bf16, fp8_blocks((16, 16), bf16)
+    yield qwen3, "qwen3_moe_fp8_channel", bf16, compressed_tensors(
+        {**fp8, "strategy": "channel"}, bf16, bf16, token, qwen3.ignored
+    )
+    # Both pack 32 rows or more.
+    wide = Qwen3Moe(2, 32, 1)
+    yield wide, "qwen3_moe_awq", f16, awq(options.autoawq, ["mlp.gate"])
+    yield wide, "qwen3_moe_gptq", f16, gptq(root, 4, True, False, "gptq")
+    yield Qwen3MoeWithRouter(), "qwen3_moe_packed4_router", bf16, (
+        compressed_tensors({**grouped, "symmetric": True}, bf16, bf16)
+    )
+
+
+def cases(options):
+    llama = Llama()
+    for case in llama_cases(options):
+        yield llama, *case
+    yield from family_cases(options)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--autoawq", type=pathlib.Path, required=True)
     parser.add_argument("--gptqmodel", type=pathlib.Path, required=True)
     options = parser.parse_args()
     generator = torch.Generator().manual_seed(20)
-    for name, dtype, (quantization, pack) in cases(options):
+    for family, name, dtype, (quantization, pack) in cases(options):
         folder = HERE / "quantized" / name
         folder.mkdir(parents=True, exist_ok=True)
-        published = plain_tensors(dtype, generator)
+        published = family.plain_tensors(dtype, generator)
         floats = dict(published)
-        for layer, shape in linear_shapes():
+        for layer, shape in family.linear_shapes():
             weight = torch.randn(shape, generator=generator) / shape[1] ** 0.5
             packed, dequantized = pack(layer, weight, generator)
             floats[f"{layer}.weight"] = dequantized.contiguous()
@@ -349,7 +522,7 @@ def main():
                 published[f"{layer}.{key}"] = value.contiguous()
         save_file(published, folder / "model.safetensors")
         save_file(floats, folder / "dequantized.safetensors")
-        config = {**CONFIG, "quantization_config": quantization}
+        config = {**family.config, "quantization_config": quantization}
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         print(name, {k: (v.dtype, tuple(v.shape)) for k, v in packed.items()},
               dequantized.dtype)

@@ -42,6 +42,11 @@ TEST(QuantizationTest, ReadsWhatPublishersWrite) {
   EXPECT_EQ(block.block_rows, 16);
   EXPECT_EQ(block.block_cols, 32);
   EXPECT_TRUE(block.has_inverse_name);
+  const Quantization whole = Parsed("mixtral_fp8");
+  EXPECT_EQ(whole.format, QuantizedFormat::kElements);
+  EXPECT_TRUE(whole.is_float);
+  EXPECT_EQ(whole.block_rows, 0);
+  EXPECT_FALSE(whole.has_inverse_name);
   const Quantization packed = Parsed("packed4_zeros");
   EXPECT_EQ(packed.format, QuantizedFormat::kPacked);
   EXPECT_EQ(packed.bits, 4);
@@ -116,6 +121,7 @@ TEST(QuantizationTest, NamesWhatItDoesNotRead) {
        {128, 0},
        "weight_block_size is 0, expected"},
       {"fp8_block", "/scale_fmt", "ue8m0", "scale_fmt \"ue8m0\" is not"},
+      {"mixtral_fp8", "/fmt", "e5m2", "fmt \"e5m2\" is not supported"},
       {"fp8_tensor", "/config_groups/group_0/format", "nvfp4-pack-quantized",
        "format \"nvfp4-pack-quantized\" is not"},
       {"fp8_tensor", "/config_groups/group_0/weights", nullptr,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -46,7 +47,32 @@ constexpr const char* kGoldens[] = {"fp8_tensor",
                                     "int8_zeros",
                                     "int8_tensor_zeros",
                                     "fp8_group",
-                                    "fp8_block_ct"};
+                                    "fp8_block_ct",
+                                    "phi3_fp8_channel",
+                                    "phi3_fp8",
+                                    "phi3_packed4",
+                                    "phi3_awq",
+                                    "phi3_gptq",
+                                    "mixtral_fp8_tensor",
+                                    "mixtral_fp8",
+                                    "mixtral_packed4",
+                                    "mixtral_awq",
+                                    "mixtral_gptq",
+                                    "qwen3_moe_fp8_block",
+                                    "qwen3_moe_fp8_channel",
+                                    "qwen3_moe_awq",
+                                    "qwen3_moe_gptq",
+                                    "qwen3_moe_packed4_router"};
+
+// How many weights of a golden are quantized: of attention and feed-forward,
+// or of attention, experts and, in the last one, the router.
+int QuantizedCount(const std::string& golden) {
+  if (absl::StartsWith(golden, "phi3")) return 2 + 2;
+  if (absl::StartsWith(golden, "mixtral")) return 4 + 3 * 3;
+  if (golden == "qwen3_moe_awq" || golden == "qwen3_moe_gptq") return 4 + 2 * 3;
+  if (golden == "qwen3_moe_packed4_router") return 4 + 8 * 3 + 1;
+  return absl::StartsWith(golden, "qwen3_moe") ? 4 + 8 * 3 : 4 + 3;
+}
 
 std::string GoldenFolder(const std::string& name) {
   return absl::StrCat(NACRE_TEST_DATA, "/model/quantized/", name);
@@ -75,8 +101,13 @@ TEST_P(QuantizedGoldenTest, WeightsArePublishers) {
     if (name == "model.embed_tokens.weight") continue;
     const auto is_quantized = weights.Has(name);
     ASSERT_TRUE(is_quantized.ok()) << is_quantized.status();
-    ASSERT_EQ(*is_quantized, name != "lm_head.weight") << name;
-    if (!*is_quantized) continue;
+    if (!*is_quantized) {
+      const bool is_router =
+          absl::EndsWith(name, "mlp.gate.weight") ||
+          absl::EndsWith(name, "block_sparse_moe.gate.weight");
+      ASSERT_TRUE(name == "lm_head.weight" || is_router) << name;
+      continue;
+    }
     const auto values = weights.Read(name, static_cast<int>(tensor.shape[0]),
                                      static_cast<int>(tensor.shape[1]));
     ASSERT_TRUE(values.ok()) << values.status();
@@ -86,7 +117,7 @@ TEST_P(QuantizedGoldenTest, WeightsArePublishers) {
     EXPECT_GT(values->stored_bytes, tensor.shape[0] * tensor.shape[1] / 2);
     ++count;
   }
-  EXPECT_EQ(count, 7);
+  EXPECT_EQ(count, QuantizedCount(GetParam()));
 }
 
 // What is served answers like the checkpoint in floats.
@@ -172,17 +203,22 @@ std::function<void(RawTensors*)> With(const char* name,
   };
 }
 
-void ExpectRefusals(absl::Span<const Refusal> refusals) {
+// What loading says of a change of `golden`'s files.
+absl::Status LoadChanged(const std::string& golden,
+                         const std::function<void(RawTensors*)>& change) {
   const auto backend = *kernels::CreateBackend({.kind = "reference"});
+  const std::string dir = TestFolder("changed");
+  WriteFile(dir + "/config.json",
+            ReadFile(GoldenFolder(golden) + "/config.json"));
+  RawTensors tensors = ReadRaw(GoldenFolder(golden) + "/model.safetensors");
+  change(&tensors);
+  WriteRaw(tensors, dir + "/model.safetensors");
+  return LoadModel(dir, backend.get(), {1 << 20, {}}).status();
+}
+
+void ExpectRefusals(absl::Span<const Refusal> refusals) {
   for (const Refusal& refusal : refusals) {
-    const std::string dir = TestFolder("changed");
-    const std::string golden = GoldenFolder(refusal.golden);
-    WriteFile(dir + "/config.json", ReadFile(golden + "/config.json"));
-    RawTensors tensors = ReadRaw(golden + "/model.safetensors");
-    refusal.change(&tensors);
-    WriteRaw(tensors, dir + "/model.safetensors");
-    const absl::Status status =
-        LoadModel(dir, backend.get(), {1 << 20, {}}).status();
+    const absl::Status status = LoadChanged(refusal.golden, refusal.change);
     EXPECT_EQ(status.code(), refusal.code) << refusal.golden << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(absl::StrCat("tensor ", kQuery, refusal.message)))
@@ -292,6 +328,66 @@ TEST(QuantizedWeightsTest, NamesWhatDoesNotFitTogether) {
        "weight_g_idx: columns in another order are not",
        absl::StatusCode::kUnimplemented},
   }});
+}
+
+// As other writers have them.
+TEST(QuantizedWeightsTest, NamesFusedTensorsAndExperts) {
+  const std::string fused = "model.layers.0.self_attn.qkv_proj.";
+  const std::string mixtral = "model.layers.0.block_sparse_moe.experts.2.w3.";
+  const std::string qwen3 = "model.layers.0.mlp.experts.1.down_proj.";
+  const std::string first = "model.layers.0.mlp.experts.0.gate_proj.";
+  const struct {
+    const char* golden;
+    std::function<void(RawTensors*)> change;
+    std::string message;
+  } kRefusals[] = {
+      // One scale for each part of a fused tensor.
+      {"phi3_fp8",
+       [&](RawTensors* all) {
+         (*all)[fused + "weight_scale"] = {"F32", {3}, std::string(12, '\1')};
+       },
+       "tensor " + fused +
+           "weight_scale has shape [3], the config implies [1, 1]"},
+      // transformers' name for it, without its weight_block_size.
+      {"phi3_fp8",
+       [&](RawTensors* all) {
+         (*all)[fused + "weight_scale_inv"] = all->at(fused + "weight_scale");
+         all->erase(fused + "weight_scale");
+       },
+       "tensor " + fused + "weight_scale is not"},
+      {"phi3_gptq",
+       [&](RawTensors* all) { all->at(fused + "g_idx").bytes[0] = 2; },
+       "tensor " + fused + "g_idx has group 2 at 0, expected 0 to 1"},
+      {"mixtral_awq", [&](RawTensors* all) { all->erase(mixtral + "qzeros"); },
+       "tensor " + mixtral + "qzeros is not"},
+      {"mixtral_fp8",
+       [&](RawTensors* all) { all->at(mixtral + "weight").dtype = "I8"; },
+       "tensor " + mixtral +
+           "weight: dtype I8 is not supported; supported: F8_E4M3"},
+      {"qwen3_moe_gptq",
+       [&](RawTensors* all) { all->at(qwen3 + "scales").dtype = "I16"; },
+       "tensor " + qwen3 + "scales: dtype I16 is not supported"},
+      {"qwen3_moe_fp8_block",
+       [&](RawTensors* all) {
+         (*all)[qwen3 + "weight_scale_inv"] = {"BF16", {1, 1}, "12"};
+       },
+       "tensor " + qwen3 +
+           "weight_scale_inv has shape [1, 1], the config implies [2, 1]"},
+      // All experts in one tensor.
+      {"qwen3_moe_fp8_channel",
+       [&](RawTensors* all) {
+         (*all)["model.layers.0.mlp.experts.gate_up_proj"] = {
+             "F8_E4M3", {8, 32, 32}, std::string(8 * 32 * 32, '\0')};
+         all->erase(first + "weight");
+       },
+       "tensor " + first + "weight is not"},
+  };
+  for (const auto& refusal : kRefusals) {
+    const std::string message(
+        LoadChanged(refusal.golden, refusal.change).message());
+    EXPECT_THAT(message, HasSubstr(refusal.message)) << refusal.golden;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
 }
 
 // Where no order of columns is said, groups follow each other.
