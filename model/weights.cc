@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
@@ -172,6 +174,7 @@ class Loader {
   absl::StatusOr<LayerWeights> Layer(const ModelConfig& config, int index) {
     using Role = TensorRole;
     const ExpectedTensors tensors = ExpectedTensors::OfLayer(config, index);
+    NACRE_RETURN_IF_ERROR(CheckNoFurtherBiases(tensors));
     LayerWeights layer;
     NACRE_RETURN_IF_ERROR(BlockNorm(config, tensors, Role::kInputNorm,
                                     Role::kInputNormBias, &layer.input_norm));
@@ -196,6 +199,23 @@ class Loader {
       NACRE_RETURN_IF_ERROR(FeedForward(config, tensors, &layer));
     }
     return layer;
+  }
+
+  // Beside quantized weights: who wrote them would add what is no longer in the
+  // config.
+  absl::Status CheckNoFurtherBiases(const ExpectedTensors& tensors) const {
+    if (quantized_ == nullptr) return absl::OkStatus();
+    absl::flat_hash_set<std::string> known;
+    for (const ExpectedTensor& tensor : tensors) known.insert(tensor.name);
+    for (const ExpectedTensor& tensor : tensors) {
+      if (tensor.shape.size() != 2) continue;
+      const absl::string_view product =
+          absl::StripSuffix(tensor.name, ".weight");
+      if (known.contains(absl::StrCat(product, ".bias"))) continue;
+      NACRE_RETURN_IF_ERROR(quantized_->CheckNoBiases(
+          tensor.name, static_cast<int>(tensor.shape[0])));
+    }
+    return absl::OkStatus();
   }
 
   // Of what a block, or the head, starts from.

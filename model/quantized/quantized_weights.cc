@@ -287,6 +287,22 @@ absl::StatusOr<std::vector<int64_t>> QuantizedWeights::ColumnBlocks(
   return blocks;
 }
 
+absl::Status QuantizedWeights::CheckNoBiases(const std::string& weight,
+                                             int rows) const {
+  const std::string name = Sibling(weight, "bias");
+  if (!checkpoint_.Contains(name)) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(const std::vector<float> biases,
+                         checkpoint_.Vector(name, rows));
+  for (size_t i = 0; i < biases.size(); ++i) {
+    if (biases[i] == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", name, " has ", biases[i], " at ", i,
+        ", but by the config this product has no biases (all 0 are passed "
+        "over)"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<QuantizedWeights::Values> QuantizedWeights::Read(
     const std::string& weight, int rows, int cols) const {
   QuantizedMatrix matrix;

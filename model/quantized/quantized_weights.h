@@ -36,6 +36,10 @@ class QuantizedWeights {
   // Read about them.
   absl::StatusOr<kernels::DType> TypeOf(const std::string& weight) const;
 
+  // Of a weight of `rows` whose product has no biases in the config: quantizers
+  // have written some nevertheless. INVALID_ARGUMENT unless all are 0.
+  absl::Status CheckNoBiases(const std::string& weight, int rows) const;
+
   struct Values {
     kernels::DType dtype;
     std::string bytes;         // [rows, cols]

@@ -390,6 +390,23 @@ TEST(QuantizedWeightsTest, NamesFusedTensorsAndExperts) {
   }
 }
 
+// AutoGPTQ has written biases for every layer, most of them 0. The config says
+// which products have some.
+TEST(QuantizedWeightsTest, BiasesThatTheConfigLacksMustBeZero) {
+  const std::string bias = "model.layers.0.block_sparse_moe.experts.0.w1.bias";
+  const auto with = [&](std::string bytes) {
+    return LoadChanged("mixtral_gptq", [&](RawTensors* all) {
+      (*all)[bias] = {"F16", {32}, bytes};
+    });
+  };
+  std::string bytes(64, '\0');
+  EXPECT_TRUE(with(bytes).ok()) << with(bytes);
+  bytes[7] = 0x3C;  // 1
+  EXPECT_EQ(with(bytes).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(with(bytes).message()),
+              HasSubstr("tensor " + bias + " has 1 at 3, but by the config"));
+}
+
 // Where no order of columns is said, groups follow each other.
 TEST(QuantizedWeightsTest, GptqWithoutActOrderNeedsNoGIdx) {
   const std::string golden = GoldenFolder("gptq");
