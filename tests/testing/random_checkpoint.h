@@ -1,5 +1,5 @@
 // Random Hugging Face folders of any family, made from a config.json alone.
-// tests/data/model/make_family_goldens.py makes the same weights, bit for bit,
+// tests/data/model/make_option_goldens.py makes the same weights, bit for bit,
 // so that goldens need no checkpoint beside them.
 //
 // Thread-safe: pure functions on distinct folders.
