@@ -1,5 +1,7 @@
 // Bugs planted one at a time in CUDA source (tests/kernels/cuda/mutants.cmake):
-// with each of them the emulated device gives other logits, or ends.
+// with each of them the emulated device gives other logits, or ends. Those that
+// mistake experts, there and in expert_mutants.cmake, take logits so far from
+// Hugging Face's that family_options_test.cc fails.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,11 +16,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/weight_type.h"
 #include "model/load_model.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/model/expert_golden.h"
 #include "tests/testing/mutant.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -66,6 +72,16 @@ std::vector<uint32_t> LogitsOf(const std::string& folder,
     }
   }
   return bits;
+}
+
+// Of these, those that mistake experts, or the others.
+std::vector<std::string> Mutants(const std::string& names, bool of_experts) {
+  std::vector<std::string> found;
+  for (const absl::string_view name : absl::StrSplit(names, ',')) {
+    if (absl::StartsWith(name, "experts_") == of_experts)
+      found.emplace_back(name);
+  }
+  return found;
 }
 
 class CudaMutants : public ::testing::TestWithParam<std::string> {
@@ -132,8 +148,7 @@ TEST_P(CudaMutants, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaMutants,
-                         ::testing::ValuesIn(std::vector<std::string>(
-                             absl::StrSplit(NACRE_MUTANTS, ','))),
+                         ::testing::ValuesIn(Mutants(NACRE_MUTANTS, false)),
                          [](const auto& info) { return info.param; });
 
 TEST_F(CudaMutants, AreNotFoundWhereThereIsNone) {
@@ -143,6 +158,39 @@ TEST_F(CudaMutants, AreNotFoundWhereThereIsNone) {
     EXPECT_GT(right.size(), 1000u);
     EXPECT_EQ(Logits("", of), right);
   }
+}
+
+class ExpertMutants : public ::testing::TestWithParam<std::string> {
+ protected:
+  // From Hugging Face, of float32 weights; of the model that shows it most.
+  static float Difference(const std::string& mutant) {
+    active_mutant = mutant;
+    float largest = 0;
+    for (const OptionGolden& golden : ExpertGoldens(23)) {
+      const float difference = ExpertDifference(
+          RunOnCuda(golden, kernels::WeightType::kF32), golden);
+      if (!(difference <= largest)) largest = difference;
+    }
+    active_mutant = {};
+    return largest;
+  }
+};
+
+TEST_P(ExpertMutants, IsFound) {
+  // A difference that is no number is found, too.
+  EXPECT_FALSE(Difference(GetParam()) <= 1e-3f);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfKernels, ExpertMutants,
+                         ::testing::ValuesIn(Mutants(NACRE_MUTANTS, true)),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(OfTheHost, ExpertMutants,
+                         ::testing::ValuesIn(Mutants(NACRE_EXPERT_MUTANTS,
+                                                     true)),
+                         [](const auto& info) { return info.param; });
+
+TEST_F(ExpertMutants, AreNotFoundWhereThereIsNone) {
+  EXPECT_LE(Difference(""), 1e-3f);
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ inline float LogitTolerance(const std::string& name) {
          : name == "cuda_int8"               ? 0.05f
          : name == "cuda_fp8"                ? 0.2f
          : name == "cuda"                    ? 0.02f  // bf16 activations
+         : name == "cuda_bf16"               ? 0.02f
          : name == "cuda_kvbf16"             ? 0.02f
          : absl::StrContains(name, "kvbf16") ? 0.01f
          : absl::StrContains(name, "kvint8") ? 0.03f

@@ -86,6 +86,20 @@ nacre_mutant(sum_of_another_lane kernels/cuda/gemm_skinny.cuh
 nacre_mutant(sum_of_another_part kernels/cuda/gemm_skinny.cuh
   [[output / 8 * 2 + row % 2]] [[output / 8 + row % 2 * 2]])
 
+# --------------------------------------------------------------- wrong experts
+# Found by logits that are far from Hugging Face's.
+nacre_mutant(experts_weight_of_another kernels/cuda/elementwise.cu
+  [=[weights[i]]=]
+  [=[weights[row * count + (i + 1) % count]]=])
+nacre_mutant(experts_weight_in_bf16 kernels/cuda/elementwise.cu
+  [=[weights[i]]=]
+  [=[__uint_as_float(uint32_t{RoundToBF16(weights[i])} << 16)]=])
+nacre_mutant(experts_result_of_another kernels/cuda/elementwise.cu
+  [=[static_cast<size_t>(parts[i])]=]
+  [=[static_cast<size_t>(parts[row * count])]=])
+nacre_mutant(experts_last_left_out kernels/cuda/elementwise.cu
+  [[i < (row + 1) * count]] [[i + 1 < (row + 1) * count]])
+
 # ------------------------------------------------- lowered shared-memory limits
 nacre_mutant_statement(limit_of_the_first_launch kernels/cuda/kernel_setup.h
   [[  status = cudaFuncSetAttribute(
