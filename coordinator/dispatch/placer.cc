@@ -64,14 +64,11 @@ Placer::Share Placer::ShareOf(uint64_t worker_id,
   constexpr int kMostDraftSlots = 128;
   const FleetWorker& worker = *fleet_.Find(worker_id);
   const int64_t text = TextNeed(worker.info, request);
-  const bool is_target = worker.info.role == WorkerRole::kTarget;
-  // Sessions of a draft share the rows of its steps (MakePlan): one more of a
-  // crowd drafts a chain. A target divides the rows of each step by what pays,
-  // also among nodes of its own.
-  const int sharers = is_target ? 1 : 1 + static_cast<int>(worker.load());
-  const int rows = request.draft_rows / sharers;
+  // Sessions of a worker share the rows (MakePlan): one more of a crowd drafts
+  // a chain.
+  const int rows = request.draft_rows / (1 + static_cast<int>(worker.load()));
   if (rows <= 1 || worker.info.drafts_chains) return {0, text};
-  const int slots = is_target
+  const int slots = worker.info.role == WorkerRole::kTarget
                         ? request.tree_rows
                         : std::min(kStepsKept * (rows - 1), kMostDraftSlots);
   const int64_t need = text + KvLedger::Need(slots);

@@ -46,9 +46,9 @@ class Placer {
   // What the request takes of a worker that CanTake it.
   struct Share {
     // Of nodes of a tree: for the branches of a draft, for the rows of a
-    // target's steps. At a draft as many as its other sessions let it use when
-    // it is placed. None where less than a quarter of the KV would be left: no
-    // other request is to wait for them.
+    // target's steps. As many as the worker's sessions let it use when it is
+    // placed. None where less than a quarter of the KV would be left: no other
+    // request is to wait for them.
     int num_slots = 0;
     int64_t kv_tokens = 0;  // text and slots
   };

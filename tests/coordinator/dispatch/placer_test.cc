@@ -135,22 +135,6 @@ TEST_F(PlacerTest, SlotsAreForTheRowsOfASessionsShare) {
   EXPECT_EQ(slots(target, 2), 20);
 }
 
-// It divides the rows of a step itself, and drafts some of them.
-TEST_F(PlacerTest, EachSessionOfATargetHasSlotsForAStep) {
-  const uint64_t target = AddTarget();
-  RequestSpec request = Request(16);
-  request.draft_rows = 8;
-  request.tree_rows = 20;
-  for (uint64_t session = 1; session <= 40; ++session) {
-    const Placer::Share share = placer_.ShareOf(target, request);
-    EXPECT_EQ(share.num_slots, 20) << session;
-    EXPECT_EQ(share.kv_tokens, 16 + 32);
-    fleet_.Seat(target, session, share.kv_tokens, false);
-  }
-  request.draft_rows = 1;
-  EXPECT_EQ(placer_.ShareOf(target, request).num_slots, 0);
-}
-
 TEST_F(PlacerTest, SlotsLeaveAQuarterOfTheKv) {
   RequestSpec request = Request(32);
   request.draft_rows = 2;
