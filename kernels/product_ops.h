@@ -59,6 +59,13 @@ struct HostMatrix {
   const RowSource* source = nullptr;
 };
 
+// What Pack has found of the matrices of which MayBeSaved says something.
+struct SavedWeights {
+  int matrices = 0;   // whose values are said in fewer bytes
+  int64_t bytes = 0;  // fewer than PackedBytes
+  int others = 0;     // whose values are not
+};
+
 class ProductOps {
  public:
   virtual ~ProductOps() = default;
@@ -68,6 +75,8 @@ class ProductOps {
   virtual int64_t PackedBytes(absl::Span<const HostMatrix> parts) const = 0;
   // How much less that may be.
   virtual int64_t MayBeSaved(absl::Span<const HostMatrix>) const { return 0; }
+  // How much less it was, of all that Pack has made.
+  virtual SavedWeights Saved() const { return {}; }
 
   // Repacks weights; several matrices with equal cols are stacked by rows (q, k
   // and v; gate and up). Copies: `parts` may go away afterwards.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
+#include "common/status_macros.h"
 #include "kernels/cpu/dense_matrix.h"
 #include "kernels/cpu/quantized_matrix.h"
 #include "kernels/cpu/row_tiling.h"
@@ -148,7 +149,14 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(
     return QuantizedMatrix::Create(weights, weight_type_, quantized_gemm_, run,
                                    &weights_);
   }
-  return DenseMatrix::Create(weights, weight_type_, gemm_, run, &weights_);
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<DenseMatrix> matrix,
+      DenseMatrix::Create(weights, weight_type_, gemm_, run, &weights_));
+  if (MayBeSaved(parts) == 0) return matrix;
+  const int64_t saved = PackedBytes(parts) - matrix->size_bytes();
+  ++(saved > 0 ? saved_.matrices : saved_.others);
+  saved_.bytes += saved;
+  return matrix;
 }
 
 void CpuBackend::Divide(int count, int elements_each,

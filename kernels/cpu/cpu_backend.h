@@ -37,6 +37,7 @@ class CpuBackend : public HostBackend {
   void BindComputeThread() override { threads_.BindCaller(); }
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override;
   int64_t MayBeSaved(absl::Span<const HostMatrix> parts) const override;
+  SavedWeights Saved() const override { return saved_; }
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
@@ -84,6 +85,7 @@ class CpuBackend : public HostBackend {
   const AttentionKernels attention_;
   ThreadPool threads_;
   HostArena weights_;  // the memory of what Pack returns
+  SavedWeights saved_;
 
   std::vector<AttentionTiles> tiles_;  // of the current Attention
   // Packed activations of the current MatMul.

@@ -216,6 +216,32 @@ TEST_F(CpuCodedTest, RowsHaveTheSameBitsInEveryBatch) {
   }
 }
 
+TEST_F(CpuCodedTest, TheBackendCountsWhatIsIn12Bits) {
+  constexpr int kOutputs = 640;
+  constexpr int kInputs = 1024;
+  const auto backend = MakeBackend("cpu", "bf16a16", AllowedCores(1));
+  const auto pack = [&](const Weights& weights, int outputs) {
+    const HostMatrix w = {DType::kBF16, weights.data(), outputs, kInputs};
+    const auto packed = backend->Pack({w});
+    EXPECT_TRUE(packed.ok()) << packed.status();
+    return backend->PackedBytes({w}) - (*packed)->size_bytes();
+  };
+  EXPECT_EQ(pack(RandomWeights(64, kInputs, 9), 64), 0);  // a small one
+  EXPECT_EQ(backend->Saved().matrices, 0);
+  EXPECT_EQ(backend->Saved().others, 0);
+  Weights weights = RandomWeights(kOutputs, kInputs, 9);
+  const int64_t saved = pack(weights, kOutputs);
+  EXPECT_GT(saved, kOutputs * kInputs * 2 / 5);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    weights[i] =
+        static_cast<uint16_t>((weights[i] & 0x807F) | (100 + i * 7 % 40) << 7);
+  }
+  EXPECT_EQ(pack(weights, kOutputs), 0);
+  EXPECT_EQ(backend->Saved().matrices, 1);
+  EXPECT_EQ(backend->Saved().bytes, saved);
+  EXPECT_EQ(backend->Saved().others, 1);
+}
+
 TEST(CodedWeightsTest, TheMostFrequentExponentsHaveCodes) {
   constexpr size_t kSteps = 64;
   Weights weights(kSteps * kCodedStepWeights);

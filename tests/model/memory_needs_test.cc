@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
+#include "kernels/cpu/coded_weights.h"
 #include "model/load_model.h"
 #include "model/safetensors_writer.h"
 #include "model/weights.h"
@@ -158,6 +159,45 @@ TEST_P(MemoryNeedsTest, OfQuantizedWeightsAreInTheTypeOfTheirScales) {
   // More than an expert's are those of queries, keys and values.
   EXPECT_EQ(converted("mixtral_gptq"), 3 * 32 * 32 * 2);
   EXPECT_EQ(converted("qwen3_moe_fp8_block"), 3 * 32 * 32 * 2);
+}
+
+// Matrices of 1 MB: queries to values, output, gate and up, down, head.
+TEST(CodedMemoryNeedsTest, OfWeightsIn12BitsAreTheLeast) {
+  if (kernels::FindCodedKernels() == nullptr) {
+    GTEST_SKIP() << "no AVX-512 with VBMI and BF16 here";
+  }
+  const std::string dir = TestFolder("coded");
+  WriteTinyCheckpoint({.hidden_size = 768,
+                       .intermediate_size = 1024,
+                       .num_attention_heads = 12,
+                       .num_key_value_heads = 4,
+                       .head_dim = 64,
+                       .vocab_size = 1000,
+                       .dtype = kernels::DType::kBF16},
+                      dir);
+  const auto checkpoint = *Checkpoint::Open(dir);
+  const ModelConfig config = *ReadConfig(dir);
+  for (const std::string name : {"cpu_bf16", "cpu_bf16a16"}) {
+    SCOPED_TRACE(name);
+    const auto backend = NamedBackend(name);
+    const MemoryNeeds needs = MemoryNeeds::Of(*checkpoint, config, *backend);
+    const auto weights = LoadWeights(*checkpoint, config, backend.get(), {});
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    const kernels::SavedWeights saved = backend->Saved();
+    EXPECT_EQ(SizeOf(*weights), needs.weights - saved.bytes);
+    if (name == "cpu_bf16") {
+      EXPECT_EQ(needs.may_be_saved, 0);
+      EXPECT_EQ(saved.bytes, 0);
+      continue;
+    }
+    EXPECT_EQ(saved.matrices, 2 * 4 + 1);
+    EXPECT_EQ(saved.others, 0);
+    // A quarter of the matrices but for what says what the codes mean, and
+    // weights without one.
+    EXPECT_GT(needs.may_be_saved, needs.weights / 5);
+    EXPECT_LE(saved.bytes, needs.may_be_saved);
+    EXPECT_GE(saved.bytes, needs.may_be_saved - needs.may_be_saved / 50);
+  }
 }
 
 // As a file says it that is not to be trusted.

@@ -321,6 +321,10 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
       ExplainHeads(options, options.compute.tensor_parallel > 0
                                 ? LoadRanks(options, role, memory, &loaded)
                                 : LoadWhole(options, role, memory, &loaded)));
+  if (loaded.backend != nullptr) {
+    const std::string saved = SavedWeightsLine(loaded.backend->Saved());
+    if (!saved.empty()) spdlog::info("{}", saved);
+  }
   // An EAGLE draft speaks its target's tokens.
   NACRE_ASSIGN_OR_RETURN(
       loaded.tokenizer,

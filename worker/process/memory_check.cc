@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace nacre::worker {
 
@@ -40,6 +41,23 @@ std::string MemoryWarning(const model::MemoryNeeds& needs,
       "): it may be slowed or killed. --max-memory limits the KV cache",
       needs.prefix_store > 0 ? ", --prefix-cache-size what is kept beside it"
                              : "");
+}
+
+std::string SavedWeightsLine(const kernels::SavedWeights& saved) {
+  const int all = saved.matrices + saved.others;
+  if (all == 0) return "";
+  std::string line =
+      absl::StrFormat("%d of %d large bf16 matrices are in 12 bits a weight",
+                      saved.matrices, all);
+  if (saved.matrices > 0) {
+    absl::StrAppendFormat(&line, ", which takes %.3f GB less",
+                          static_cast<double>(saved.bytes) * 1e-9);
+  }
+  if (saved.others > 0) {
+    absl::StrAppendFormat(&line, "; %d have too many uncommon exponents",
+                          saved.others);
+  }
+  return line;
 }
 
 }  // namespace nacre::worker

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/memory_limit.h"
+#include "kernels/product_ops.h"
 #include "model/memory_needs.h"
 
 namespace nacre::worker {
@@ -24,6 +25,9 @@ absl::Status CheckMemory(const model::MemoryNeeds& needs,
 // available now, or than a limit. Empty: nothing.
 std::string MemoryWarning(const model::MemoryNeeds& needs,
                           absl::Span<const MemoryLimit> limits);
+
+// For the log, of what was loaded; empty: nothing can be saved.
+std::string SavedWeightsLine(const kernels::SavedWeights& saved);
 
 }  // namespace nacre::worker
 

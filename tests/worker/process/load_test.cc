@@ -2,17 +2,23 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <filesystem>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backend_factory.h"
+#include "kernels/cpu/coded_weights.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/mapped_model.h"
 #include "model/memory_needs.h"
+#include "model/model_backend.h"
 #include "tests/testing/renumbered_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -201,6 +207,66 @@ TEST(LoadTest, RefusesWhatTheHostHasNoRoomFor) {
               HasSubstr(absl::StrCat("need ", needed,
                                      " bytes of memory, the limit is 102400 "
                                      "(the machine)")));
+}
+
+// What a worker that loads `dir` logs.
+std::string LogOf(const std::string& dir) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  WorkerOptions options = OptionsFor(dir);
+  options.compute.backend.kind = "cpu";
+  options.compute.backend.weights = "bf16a16";
+  const auto loaded = LoadForWorker(options, wire::WorkerRole::kTarget);
+  spdlog::set_default_logger(before);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return log.str();
+}
+
+TEST(LoadTest, SaysWhatIsIn12Bits) {
+  if (kernels::FindCodedKernels() == nullptr) {
+    GTEST_SKIP() << "no AVX-512 with VBMI and BF16 here";
+  }
+  const std::string dir = TestFolder("coded");
+  WriteTinyCheckpoint(
+      {.hidden_size = 512, .vocab_size = 4096, .dtype = kernels::DType::kBF16},
+      dir);
+  std::filesystem::copy(NACRE_MODELS "/target/tokenizer.model", dir);
+  // Of both one matrix has 1 MB, the head.
+  EXPECT_THAT(LogOf(dir),
+              HasSubstr("1 of 1 large bf16 matrices are in 12 bits a weight, "
+                        "which takes 0.001 GB less\n"));
+  EXPECT_THAT(LogOf(NACRE_MODELS "/target"),
+              HasSubstr("0 of 1 large bf16 matrices are in 12 bits a weight; 1 "
+                        "have too many uncommon exponents\n"));
+}
+
+// Memory for the least that the weights may take is enough to try.
+TEST(LoadTest, CountsWhatMayBeSaved) {
+  if (kernels::FindCodedKernels() == nullptr) {
+    GTEST_SKIP() << "no AVX-512 with VBMI and BF16 here";
+  }
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/target");
+  options.compute.backend.kind = "cpu";  // whose auto is bf16a16 here
+  const auto backend =
+      *model::CreateBackendFor(options.model_dir, options.compute.backend);
+  const auto needs =
+      model::MemoryNeeds::Of(**model::Checkpoint::Open(options.model_dir),
+                             *model::ReadConfig(options.model_dir), *backend);
+  const int64_t least_kb = (needs.loaded_at_least() + 1023) / 1024;
+  ASSERT_LT(least_kb * 1024, needs.loaded());
+  const MemoryFiles memory = {{"/no/file", "/no/folder"},
+                              TestFolder("just_enough") + "/meminfo"};
+  const auto load_in = [&](int64_t kb) {
+    nacre::testing::WriteFile(memory.machine,
+                              absl::StrCat("MemTotal: ", kb, " kB\n"));
+    return LoadForWorker(options, wire::WorkerRole::kTarget, memory).status();
+  };
+  EXPECT_TRUE(load_in(least_kb).ok());
+  EXPECT_THAT(
+      std::string(load_in(least_kb - 1).message()),
+      HasSubstr(absl::StrCat("need ", needs.loaded_at_least(), " bytes")));
 }
 
 // The logits of a text's last token, the ids being the target's.

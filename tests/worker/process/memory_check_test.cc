@@ -37,6 +37,20 @@ TEST(MemoryCheckTest, RefusesOnlyWhatCannotBeEnough) {
               HasSubstr("need 1500 bytes"));
 }
 
+TEST(MemoryCheckTest, SaysWhatIsInFewerBits) {
+  EXPECT_EQ(SavedWeightsLine({}), "");
+  EXPECT_EQ(SavedWeightsLine({.matrices = 30, .bytes = 1'234'000'000}),
+            "30 of 30 large bf16 matrices are in 12 bits a weight, which takes "
+            "1.234 GB less");
+  EXPECT_EQ(
+      SavedWeightsLine({.matrices = 3, .bytes = 5'000'000, .others = 27}),
+      "3 of 30 large bf16 matrices are in 12 bits a weight, which takes 0.005 "
+      "GB less; 27 have too many uncommon exponents");
+  EXPECT_EQ(SavedWeightsLine({.others = 2}),
+            "0 of 2 large bf16 matrices are in 12 bits a weight; 2 have too "
+            "many uncommon exponents");
+}
+
 TEST(MemoryCheckTest, OfSeveralLimitsThatArePassedItNamesTheLeast) {
   const absl::Status status = CheckMemory(
       kNeeds,
