@@ -54,6 +54,7 @@ class HostArena::Mapping {
     absl::MutexLock lock(&mutex_);
     char* const piece = data_ + used_;
     used_ += bytes;
+    ++pieces_;
     if (!is_advised_ && used_ > kHugePage) {
       // Not before: a tiny model takes no huge page. Only a wish: the system
       // may refuse.
@@ -63,15 +64,20 @@ class HostArena::Mapping {
     return piece;
   }
 
-  // Of the last piece the memory is used again, and zeroed for that: whole huge
-  // pages go back to the system.
+  // Where it was the last piece, or the only one, memory is used again, and
+  // zeroed for that: whole huge pages go back to the system.
   void GiveBack(char* piece, size_t bytes) {
     absl::MutexLock lock(&mutex_);
     const size_t end = used_;
-    if (piece + bytes != data_ + end) return;
-    used_ -= bytes;
+    if (--pieces_ == 0) {
+      used_ = 0;
+    } else if (piece + bytes == data_ + end) {
+      used_ -= bytes;
+    } else {
+      return;
+    }
     const size_t first = std::min(RoundUp(used_, kHugePage), end);
-    std::memset(piece, 0, first - used_);
+    std::memset(data_ + used_, 0, first - used_);
     if (first < end) madvise(data_ + first, size_ - first, MADV_DONTNEED);
   }
 
@@ -82,6 +88,7 @@ class HostArena::Mapping {
   const size_t size_;
   mutable absl::Mutex mutex_;
   size_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  int pieces_ ABSL_GUARDED_BY(mutex_) = 0;  // that are not freed
   bool is_advised_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -122,6 +129,8 @@ absl::StatusOr<std::unique_ptr<Buffer>> HostArena::Allocate(size_t bytes) {
   std::shared_ptr<Mapping> mapping = current_;
   if (mapping == nullptr || mapping->room() < size) {
     mapping = Mapping::Create(std::max(size, kMappingBytes));
+    // A limit of the address space may leave room for the piece alone.
+    if (mapping == nullptr) mapping = Mapping::Create(size);
     if (mapping == nullptr) return no_room();
   }
   char* const data = mapping->Take(size);

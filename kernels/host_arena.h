@@ -27,8 +27,8 @@ class HostArena {
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
-  // Zeroed, 64-byte aligned. A mapping goes back to the system once all its
-  // pieces are freed; before, only the memory of its last piece is used again.
+  // Zeroed, 64-byte aligned. Memory goes back to the system once all pieces of
+  // a mapping are freed; before, only that of its last piece is used again.
   // RESOURCE_EXHAUSTED when the system has no room.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes);
 

@@ -174,7 +174,7 @@ class Loader {
   absl::StatusOr<LayerWeights> Layer(const ModelConfig& config, int index) {
     using Role = TensorRole;
     const ExpectedTensors tensors = ExpectedTensors::OfLayer(config, index);
-    NACRE_RETURN_IF_ERROR(CheckNoFurtherBiases(tensors));
+    NACRE_RETURN_IF_ERROR(CheckNothingFurther(tensors));
     LayerWeights layer;
     NACRE_RETURN_IF_ERROR(BlockNorm(config, tensors, Role::kInputNorm,
                                     Role::kInputNormBias, &layer.input_norm));
@@ -201,14 +201,15 @@ class Loader {
     return layer;
   }
 
-  // Beside quantized weights: who wrote them would add what is no longer in the
-  // config.
-  absl::Status CheckNoFurtherBiases(const ExpectedTensors& tensors) const {
+  // Beside quantized weights: who wrote them would compute with what is not in
+  // the config.
+  absl::Status CheckNothingFurther(const ExpectedTensors& tensors) const {
     if (quantized_ == nullptr) return absl::OkStatus();
     absl::flat_hash_set<std::string> known;
     for (const ExpectedTensor& tensor : tensors) known.insert(tensor.name);
     for (const ExpectedTensor& tensor : tensors) {
       if (tensor.shape.size() != 2) continue;
+      NACRE_RETURN_IF_ERROR(quantized_->CheckNoActivationScales(tensor.name));
       const absl::string_view product =
           absl::StripSuffix(tensor.name, ".weight");
       if (known.contains(absl::StrCat(product, ".bias"))) continue;
@@ -454,6 +455,7 @@ absl::Status LoadHead(const ModelConfig& config, const ExpectedTensors& outside,
     return absl::OkStatus();
   }
   const ExpectedTensor& head = outside[TensorRole::kHead];
+  NACRE_RETURN_IF_ERROR(loader->CheckNothingFurther(outside));
   NACRE_ASSIGN_OR_RETURN(const HostMatrix whole, loader->Factor(head));
   NACRE_ASSIGN_OR_RETURN(weights->head, loader->PackedHead(head.name, whole));
   return absl::OkStatus();

@@ -303,6 +303,19 @@ absl::Status QuantizedWeights::CheckNoBiases(const std::string& weight,
   return absl::OkStatus();
 }
 
+absl::Status QuantizedWeights::CheckNoActivationScales(
+    absl::string_view weight) const {
+  // "h.0.mlp.c_fc.weight" stands beside "h.0.mlp.act.scales".
+  absl::string_view block = absl::StripSuffix(weight, ".weight");
+  block = block.substr(0, block.rfind('.'));
+  const std::string name = absl::StrCat(block, ".act.scales");
+  if (!checkpoint_.Contains(name)) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("tensor ", name,
+                   " divides the outputs of an activation, which is not "
+                   "supported: quantize without it"));
+}
+
 absl::StatusOr<QuantizedWeights::Values> QuantizedWeights::Read(
     const std::string& weight, int rows, int cols) const {
   QuantizedMatrix matrix;

@@ -40,6 +40,10 @@ class QuantizedWeights {
   // have written some nevertheless. INVALID_ARGUMENT unless all are 0.
   absl::Status CheckNoBiases(const std::string& weight, int rows) const;
 
+  // UNIMPLEMENTED if the activation beside `weight` has scales, as AutoAWQ
+  // gives the GELU of GPT-NeoX and StarCoder: outputs would be divided by them.
+  absl::Status CheckNoActivationScales(absl::string_view weight) const;
+
   struct Values {
     kernels::DType dtype;
     std::string bytes;         // [rows, cols]

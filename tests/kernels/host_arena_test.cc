@@ -93,6 +93,30 @@ TEST(HostArenaTest, TheMemoryOfTheLastPieceIsUsedAgainAsZeros) {
   }
 }
 
+// In whichever order they are freed, and though the arena keeps the mapping.
+TEST(HostArenaTest, MemoryGoesBackOnceAllPiecesAreFreed) {
+  HostArena arena;
+  auto large = Take(&arena, HostArena::kMappingBytes + 1);
+  auto small = Take(&arena, 1000);
+  Fill(large);
+  Fill(small);
+  char* const begin = Begin(large);
+  const size_t pages = HostArena::kMappingBytes / 4096;
+  std::vector<unsigned char> resident(pages);
+  const auto count = [&] {
+    EXPECT_EQ(mincore(begin, HostArena::kMappingBytes, resident.data()), 0);
+    return std::count_if(resident.begin(), resident.end(),
+                         [](unsigned char page) { return (page & 1) != 0; });
+  };
+  EXPECT_EQ(count(), pages);
+  large.reset();
+  small.reset();
+  EXPECT_EQ(count(), 0);
+  const auto again = Take(&arena, 2000);
+  EXPECT_EQ(Begin(again), begin);
+  EXPECT_TRUE(IsZero(again));
+}
+
 TEST(HostArenaTest, PiecesKeepTheirMappingAndNothingElseDoes) {
   auto arena = std::make_unique<HostArena>();
   auto first = Take(arena.get(), 100);

@@ -14,8 +14,7 @@ FNV-1a (64 bits):
 
 Numbers are little-endian. Each list of ids, 32-bit numbers, ends with
 0xFFFFFFFF, each text with the byte 0xFF. Random ids are those of random_ids(),
-which tests/tokenizer/corpus_test.cc has, too. A line `-` is a text at which the
-library fails.
+which tests/tokenizer/corpus_test.cc has, too.
 """
 
 import base64

@@ -60,7 +60,7 @@ def byte_level(name, splits, added, normalizer=None, first=(), bos=None,
     """`whole`: ByteLevel splits by GPT-2's pattern. `first`: the first ids.
     `absent`: bytes that are no piece."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
-    if normalizer:
+    if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits + [
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=whole)])

@@ -407,6 +407,29 @@ TEST(QuantizedWeightsTest, BiasesThatTheConfigLacksMustBeZero) {
               HasSubstr("tensor " + bias + " has 1 at 3, but by the config"));
 }
 
+TEST(QuantizedWeightsTest, TheHeadHasNoBiasesThatTheConfigLacksEither) {
+  const auto with = [&](std::string bytes) {
+    return LoadChanged("gptq", [&](RawTensors* all) {
+      const int64_t rows = all->at("lm_head.weight").shape[0];
+      bytes.resize(static_cast<size_t>(rows) * 2, '\0');
+      (*all)["lm_head.bias"] = {"F16", {rows}, bytes};
+    });
+  };
+  EXPECT_TRUE(with("").ok()) << with("");
+  EXPECT_THAT(std::string(with(std::string("\0\x3C", 2)).message()),
+              HasSubstr("tensor lm_head.bias has 1 at 0, but by the config"));
+}
+
+TEST(QuantizedWeightsTest, AnActivationHasNoScales) {
+  const std::string scales = "model.layers.1.mlp.act.scales";
+  const absl::Status status = LoadChanged("awq", [&](RawTensors* all) {
+    (*all)[scales] = {"F16", {32}, std::string(64, '\0')};
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("tensor " + scales + " divides the outputs of an"));
+}
+
 // Where no order of columns is said, groups follow each other.
 TEST(QuantizedWeightsTest, GptqWithoutActOrderNeedsNoGIdx) {
   const std::string golden = GoldenFolder("gptq");
