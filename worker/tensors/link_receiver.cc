@@ -22,6 +22,7 @@ v1::TensorLink LinkMessage(v1::LinkStep step, const std::string& text = "") {
 v1::TensorLink LinkReceiver::Question() const {
   v1::TensorLink message = LinkMessage(v1::LINK_STEP_ASKED);
   message.set_kind(parts_.links->kind());
+  message.set_rows(true);
   return message;
 }
 
@@ -37,12 +38,15 @@ void LinkReceiver::OnMessage(const v1::TensorLink& message) {
       failed = link_;
     }
   }
-  if (failed != nullptr) failed->Close();
+  if (failed == nullptr) return;
+  failed->Close();
+  parts_.tell(LinkMessage(v1::LINK_STEP_FAILED, message.message()));
 }
 
 bool LinkReceiver::OnHeader(const TensorChunk& header, uint64_t number) {
+  const size_t element = ElementBytes(header.in_bf16);
   const absl::optional<size_t> num_values =
-      NumValues(header.shape, parts_.links->max_values());
+      NumValues(header.shape, parts_.links->max_bytes() / element);
   std::string reason;
   {
     absl::MutexLock lock(&mu_);
@@ -54,17 +58,18 @@ bool LinkReceiver::OnHeader(const TensorChunk& header, uint64_t number) {
     if (state_ != State::kUp) {
       reason = "a header before the link was up";
     } else if (number != num_headers_ + 1 || header.offset != 0 ||
-               header.in_bf16 || !header.data.empty() ||
-               !num_values.has_value()) {
+               (header.in_bf16 && !header.tag.is_rows) ||
+               !header.data.empty() || !num_values.has_value()) {
       reason = absl::StrCat("a header for transfer ", number, " after ",
                             num_headers_, " that makes no sense");
-    } else if (!link_->Expect(*num_values)) {
+    } else if (!link_->Expect(*num_values * element)) {
       reason = "more headers than transfers under way";
     } else {
       ++num_headers_;
       Tensor& tensor = expected_.emplace_back();
       tensor.tag = header.tag;
       tensor.shape = header.shape;
+      tensor.in_bf16 = header.in_bf16;
       return true;
     }
   }
@@ -101,7 +106,7 @@ void LinkReceiver::OnUp() {
   parts_.tell(LinkMessage(v1::LINK_STEP_UP));
 }
 
-void LinkReceiver::OnReceived(absl::Span<const float> values) {
+void LinkReceiver::OnReceived(absl::string_view bytes) {
   Tensor tensor;
   {
     absl::MutexLock lock(&mu_);
@@ -109,8 +114,11 @@ void LinkReceiver::OnReceived(absl::Span<const float> values) {
     tensor = std::move(expected_.front());
     expected_.pop_front();
   }
-  tensor.Own(std::vector<float>(values.begin(), values.end()));
+  std::vector<float> values(bytes.size() / ElementBytes(tensor.in_bf16));
+  DecodeValues(bytes, tensor.in_bf16, values.data());
+  tensor.Own(std::move(values));
   ++parts_.counts->received;
+  parts_.counts->received_bytes += bytes.size();
   parts_.deliver(std::move(tensor));
 }
 

@@ -1,7 +1,9 @@
 // The reader's end of the link beside one stream (proto/tensors.proto). It asks
 // for the link and joins. It puts values that come over the link together with
 // headers that came over the stream. If the link fails, it gives up the link
-// and tells the publisher, whose tensors then come over the stream.
+// and tells the publisher, whose tensors then come over the stream. It tells so
+// once, after the last tensor of the link was delivered: also where it has it
+// from the publisher, who then hears what has come of rows.
 //
 // Thread-safe. `tell` and `deliver` are called on the links' thread, or by
 // OnMessage.
@@ -18,8 +20,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/types/span.h"
 #include "proto/tensors.pb.h"
 #include "worker/tensors/side_link.h"
 #include "worker/tensors/tensor.h"
@@ -32,7 +34,8 @@ struct LinkReceiverCounts {
   std::atomic<int> up{0};  // links
   std::atomic<uint64_t> failures{0};
   std::atomic<uint64_t> received{0};  // tensors
-  std::atomic<uint64_t> lost{0};      // under way when their link failed
+  std::atomic<uint64_t> received_bytes{0};
+  std::atomic<uint64_t> lost{0};  // under way when their link failed
 };
 
 class LinkReceiver final : public LinkListener {
@@ -66,8 +69,7 @@ class LinkReceiver final : public LinkListener {
   enum class State { kAsked, kOpening, kUp, kOver };
 
   void OnUp() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnReceived(absl::Span<const float> values) override
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReceived(absl::string_view bytes) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnFailed(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
   // Gives it up for a reason of this end; not from the link's calls.
   void GiveUp(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);

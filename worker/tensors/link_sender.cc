@@ -20,6 +20,7 @@ void LinkSender::OnMessage(const v1::TensorLink& message,
     absl::MutexLock lock(&mu_);
     if (message.step() == v1::LINK_STEP_ASKED && state_ == State::kNotAsked) {
       reader_ = reader;
+      takes_rows_ = message.rows();
       // Readers of before there were kinds name none.
       if (links_ == nullptr ||
           (!message.kind().empty() && message.kind() != links_->kind())) {
@@ -56,18 +57,36 @@ LinkSender::Way LinkSender::NextWay() const {
   return link_->HasRoom() ? Way::kLink : Way::kLater;
 }
 
-uint64_t LinkSender::Send(const std::shared_ptr<const Tensor>& tensor) {
+size_t LinkSender::max_row_bytes() const {
+  absl::MutexLock lock(&mu_);
+  return state_ == State::kUp && takes_rows_ ? links_->max_bytes() : 0;
+}
+
+LinkSender::Way LinkSender::RowsWay(size_t num_bytes) const {
+  absl::MutexLock lock(&mu_);
+  if (state_ != State::kUp || !takes_rows_ || num_bytes > links_->max_bytes()) {
+    return Way::kStream;
+  }
+  return link_->HasRoom() ? Way::kLink : Way::kLater;
+}
+
+uint64_t LinkSender::SendRows(const std::shared_ptr<const WireTensor>& rows) {
+  absl::MutexLock lock(&mu_);
+  return state_ == State::kUp && link_->Send(rows) ? ++num_sent_ : 0;
+}
+
+uint64_t LinkSender::Send(const std::shared_ptr<const WireTensor>& tensor) {
   std::shared_ptr<SideLink> refused;
   {
     absl::MutexLock lock(&mu_);
     if (state_ != State::kUp) return 0;
-    const size_t num_values = tensor->values.size();
-    if (num_values <= links_->max_values()) {
+    const size_t num_bytes = tensor->bytes.size();
+    if (num_bytes <= links_->max_bytes()) {
       return link_->Send(tensor) ? ++num_sent_ : 0;
     }
     const std::string reason =
-        absl::StrCat("a tensor of ", num_values, " values, a transfer has at ",
-                     "most ", links_->max_values());
+        absl::StrCat("a tensor of ", num_bytes, " bytes, a transfer has at ",
+                     "most ", links_->max_bytes());
     End(reason);
     Say(v1::LINK_STEP_FAILED, "", reason);
     refused = link_;
@@ -96,9 +115,9 @@ void LinkSender::OnId(const std::string& id) {
   changed_();
 }
 
-void LinkSender::OnSent(size_t num_values) {
+void LinkSender::OnSent(size_t num_bytes) {
   ++counts_->sent;
-  counts_->sent_bytes += num_values * sizeof(float);
+  counts_->sent_bytes += num_bytes;
   changed_();
 }
 

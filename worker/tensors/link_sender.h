@@ -1,7 +1,8 @@
 // The publisher's end of the link beside one stream. It holds what publisher
 // and reader tell each other about the link (TensorLink of
 // proto/tensors.proto). It decides which way the next tensor goes: over the
-// stream until the link is up, and again once the link has failed.
+// stream until the link is up, and again once the link has failed. What becomes
+// of rows that were under way is the stream's affair (publisher_service.cc).
 //
 // Thread-safe. `changed` is called on the links' thread.
 
@@ -19,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "proto/tensors.pb.h"
 #include "worker/tensors/side_link.h"
+#include "worker/tensors/tensor_chunks.h"
 
 namespace nacre::worker {
 
@@ -50,11 +52,20 @@ class LinkSender final : public LinkListener {
     kLink,
     kLater,  // the link's, which has no room
   };
+  // Of a hidden state.
   Way NextWay() const ABSL_LOCKS_EXCLUDED(mu_);
-  // After kLink, for a tensor on the host. The transfer's number; 0: over the
-  // stream after all.
-  uint64_t Send(const std::shared_ptr<const Tensor>& tensor)
+  // After kLink. The transfer's number; 0: over the stream after all.
+  uint64_t Send(const std::shared_ptr<const WireTensor>& tensor)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Of rows, which go over the stream where the reader wants it so, or where
+  // they are larger than a transfer.
+  Way RowsWay(size_t num_bytes) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Likewise; 0: not now, `changed` is called.
+  uint64_t SendRows(const std::shared_ptr<const WireTensor>& rows)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // What a transfer holds; 0: rows go over the stream.
+  size_t max_row_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
   // Nothing is called any more when this returns. Not from `changed`, nor with
   // a lock that it takes.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
@@ -63,7 +74,7 @@ class LinkSender final : public LinkListener {
   enum class State { kNotAsked, kOpening, kUp, kOver };
 
   void OnId(const std::string& id) override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnSent(size_t num_values) override;
+  void OnSent(size_t num_bytes) override;
   void OnFailed(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
   void Say(v1::LinkStep step, const std::string& id, const std::string& text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -76,6 +87,7 @@ class LinkSender final : public LinkListener {
   mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kNotAsked;
   std::string reader_ ABSL_GUARDED_BY(mu_);
+  bool takes_rows_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<SideLink> link_ ABSL_GUARDED_BY(mu_);  // since it was asked
   uint64_t num_sent_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<v1::TensorLink> messages_ ABSL_GUARDED_BY(mu_);

@@ -22,24 +22,24 @@ bool NcclLink::HasRoom() const {
   return !is_over_ && outstanding_ < NcclTransfers::kMostUnderWay;
 }
 
-bool NcclLink::Send(std::shared_ptr<const Tensor> tensor) {
-  const size_t num_values = tensor->values.size();
-  NACRE_CHECK(num_values <= NcclTransfers::kMaxValues,
+bool NcclLink::Send(std::shared_ptr<const WireTensor> tensor) {
+  const size_t num_bytes = tensor->bytes.size();
+  NACRE_CHECK(num_bytes <= NcclTransfers::kMaxBytes,
               "a tensor that no transfer holds");
-  return Add(num_values, std::move(tensor), NcclTransfers::kMostUnderWay);
+  return Add(num_bytes, std::move(tensor), NcclTransfers::kMostUnderWay);
 }
 
-bool NcclLink::Expect(size_t num_values) {
-  return num_values <= NcclTransfers::kMaxValues &&
-         Add(num_values, nullptr, kMostExpected);
+bool NcclLink::Expect(size_t num_bytes) {
+  return num_bytes <= NcclTransfers::kMaxBytes &&
+         Add(num_bytes, nullptr, kMostExpected);
 }
 
-bool NcclLink::Add(size_t num_values, std::shared_ptr<const Tensor> tensor,
+bool NcclLink::Add(size_t num_bytes, std::shared_ptr<const WireTensor> tensor,
                    size_t limit) {
   {
     absl::MutexLock lock(&mu_);
     if (is_over_ || outstanding_ >= limit) return false;
-    waiting_.push_back({++last_number_, num_values, std::move(tensor)});
+    waiting_.push_back({++last_number_, num_bytes, std::move(tensor)});
     ++outstanding_;
   }
   links_->Wake();
@@ -80,9 +80,9 @@ void NcclLink::Report(const NcclTransfers::Done& done) {
   if (done.number == 0) {
     listener_->OnUp();
   } else if (end_ == LinkEnd::kSender) {
-    listener_->OnSent(done.num_values);
+    listener_->OnSent(done.num_bytes);
   } else {
-    listener_->OnReceived(done.values);
+    listener_->OnReceived(done.bytes);
   }
 }
 
@@ -216,11 +216,10 @@ absl::Status NcclLinks::Drive(Driven* driven) {
     if (!is_first) driven->since_ns.push_back(MonotonicNowNs());
     NACRE_RETURN_IF_ERROR(
         link->end_ == LinkEnd::kReceiver
-            ? transfers.PostReceive(next.number, next.num_values)
-            : transfers.PostSend(next.number,
-                                 next.tensor == nullptr
-                                     ? absl::Span<const float>()
-                                     : next.tensor->values.host()));
+            ? transfers.PostReceive(next.number, next.num_bytes)
+            : transfers.PostSend(next.number, next.tensor == nullptr
+                                                  ? absl::string_view()
+                                                  : next.tensor->bytes));
   }
   return CheckTime(*driven);
 }

@@ -25,7 +25,7 @@
 #include "kernels/nccl_api.h"
 #include "worker/tensors/nccl_transfers.h"
 #include "worker/tensors/side_link.h"
-#include "worker/tensors/tensor.h"
+#include "worker/tensors/tensor_chunks.h"
 
 namespace nacre::worker {
 
@@ -34,9 +34,9 @@ class NcclLinks;
 class NcclLink final : public SideLink {
  public:
   bool HasRoom() const override ABSL_LOCKS_EXCLUDED(mu_);
-  bool Send(std::shared_ptr<const Tensor> tensor) override
+  bool Send(std::shared_ptr<const WireTensor> tensor) override
       ABSL_LOCKS_EXCLUDED(mu_);
-  bool Expect(size_t num_values) override ABSL_LOCKS_EXCLUDED(mu_);
+  bool Expect(size_t num_bytes) override ABSL_LOCKS_EXCLUDED(mu_);
   void Close() override ABSL_LOCKS_EXCLUDED(mu_, calls_mu_);
 
  private:
@@ -45,14 +45,14 @@ class NcclLink final : public SideLink {
 
   struct Waiting {
     uint64_t number = 0;
-    size_t num_values = 0;
-    std::shared_ptr<const Tensor> tensor;  // of a sender
+    size_t num_bytes = 0;
+    std::shared_ptr<const WireTensor> tensor;  // of a sender
   };
 
   NcclLink(NcclLinks* links, LinkEnd end, LinkListener* listener)
       : links_(links), end_(end), listener_(listener) {}
 
-  bool Add(size_t num_values, std::shared_ptr<const Tensor> tensor,
+  bool Add(size_t num_bytes, std::shared_ptr<const WireTensor> tensor,
            size_t limit) ABSL_LOCKS_EXCLUDED(mu_);
   // Whether it is over.
   bool TakeNext(Waiting* next) ABSL_LOCKS_EXCLUDED(mu_);
@@ -84,7 +84,7 @@ class NcclLinks final : public SideLinks {
   ~NcclLinks() override;
 
   const char* kind() const override { return "NCCL"; }
-  size_t max_values() const override { return NcclTransfers::kMaxValues; }
+  size_t max_bytes() const override { return NcclTransfers::kMaxBytes; }
   std::shared_ptr<SideLink> Open(LinkEnd end, std::string id,
                                  LinkListener* listener) override
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -21,7 +21,7 @@ NcclTransfers::~NcclTransfers() {
 }
 
 absl::Status NcclTransfers::Open(const std::string& id) {
-  constexpr size_t kBytes = sizeof(Header) + kMaxValues * sizeof(float);
+  constexpr size_t kBytes = sizeof(Header) + kMaxBytes;
   NACRE_ASSIGN_OR_RETURN(stream_, api_->StreamCreate());
   for (Slot& slot : slots_) {
     NACRE_ASSIGN_OR_RETURN(slot.device, api_->Malloc(kBytes));
@@ -39,10 +39,9 @@ absl::StatusOr<bool> NcclTransfers::CanPost() {
     // Only now is the transfer on the stream.
     const Posted& last = under_way_.back();
     if (end_ == LinkEnd::kReceiver) {
-      NACRE_RETURN_IF_ERROR(api_->CopyToHost(
-          last.slot->device,
-          sizeof(Header) + last.header.num_values * sizeof(float),
-          last.slot->host, stream_));
+      NACRE_RETURN_IF_ERROR(api_->CopyToHost(last.slot->device,
+                                             sizeof(Header) + last.num_bytes,
+                                             last.slot->host, stream_));
     }
     NACRE_RETURN_IF_ERROR(api_->EventRecord(last.slot->event, stream_));
     is_marked_ = true;
@@ -50,27 +49,31 @@ absl::StatusOr<bool> NcclTransfers::CanPost() {
   return under_way_.size() < slots_.size();
 }
 
-absl::Status NcclTransfers::PostSend(uint64_t number,
-                                     absl::Span<const float> values) {
-  const Header header = {number, values.size()};
+NcclTransfers::Header NcclTransfers::HeaderOf(uint64_t number,
+                                              size_t num_bytes) {
+  return {number, (num_bytes + sizeof(float) - 1) / sizeof(float)};
+}
+
+absl::Status NcclTransfers::PostSend(uint64_t number, absl::string_view bytes) {
+  NACRE_CHECK(bytes.size() <= kMaxBytes, "more than a transfer holds");
+  const Header header = HeaderOf(number, bytes.size());
   auto* const host = static_cast<char*>(NextSlot()->host);
   std::memcpy(host, &header, sizeof(header));
-  std::copy(values.begin(), values.end(),
-            reinterpret_cast<float*>(host + sizeof(header)));
-  return Post(header);
+  std::copy(bytes.begin(), bytes.end(), host + sizeof(header));
+  return Post(number, bytes.size());
 }
 
-absl::Status NcclTransfers::PostReceive(uint64_t number, size_t num_values) {
-  return Post({number, num_values});
+absl::Status NcclTransfers::PostReceive(uint64_t number, size_t num_bytes) {
+  return Post(number, num_bytes);
 }
 
-absl::Status NcclTransfers::Post(const Header& header) {
-  NACRE_CHECK(header.num_values <= kMaxValues &&
-                  under_way_.size() < slots_.size() && is_marked_,
-              "a transfer that CanPost did not allow");
+absl::Status NcclTransfers::Post(uint64_t number, size_t num_bytes) {
+  NACRE_CHECK(
+      num_bytes <= kMaxBytes && under_way_.size() < slots_.size() && is_marked_,
+      "a transfer that CanPost did not allow");
   Slot* const slot = NextSlot();
-  const size_t bytes = sizeof(header) + header.num_values * sizeof(float);
-  under_way_.push_back({header, slot});
+  const size_t bytes = sizeof(Header) + num_bytes;
+  under_way_.push_back({number, num_bytes, slot});
   ++num_posted_;
   is_marked_ = false;
   if (end_ == LinkEnd::kReceiver) {
@@ -92,19 +95,20 @@ absl::StatusOr<NcclTransfers::Done> NcclTransfers::TakeDone() {
   NACRE_ASSIGN_OR_RETURN(done.any, api_->EventIsDone(first.slot->event));
   if (!done.any) return done;
   under_way_.pop_front();
-  done.number = first.header.number;
-  done.num_values = first.header.num_values;
+  done.number = first.number;
+  done.num_bytes = first.num_bytes;
   if (end_ == LinkEnd::kSender) return done;
   const auto* const host = static_cast<const char*>(first.slot->host);
+  const Header expected = HeaderOf(first.number, first.num_bytes);
   Header came;
   std::memcpy(&came, host, sizeof(came));
-  if (came.number != done.number || came.num_values != done.num_values) {
-    return absl::InternalError(absl::StrCat(
-        "transfer ", came.number, " of ", came.num_values,
-        " values came in the place of ", done.number, " of ", done.num_values));
+  if (came.number != expected.number || came.num_words != expected.num_words) {
+    return absl::InternalError(
+        absl::StrCat("transfer ", came.number, " of ", came.num_words,
+                     " values came in the place of ", expected.number, " of ",
+                     expected.num_words));
   }
-  done.values = absl::Span<const float>(
-      reinterpret_cast<const float*>(host + sizeof(came)), done.num_values);
+  done.bytes = absl::string_view(host + sizeof(came), done.num_bytes);
   return done;
 }
 

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "absl/strings/string_view.h"
 #include "kernels/nccl_api.h"
 #include "worker/tensors/side_link.h"
 
@@ -25,7 +25,7 @@ namespace nacre::worker {
 
 class NcclTransfers {
  public:
-  static constexpr size_t kMaxValues = size_t{1} << 16;  // of one transfer
+  static constexpr size_t kMaxBytes = size_t{1} << 18;  // of one transfer
   static constexpr size_t kMostUnderWay = 4;
 
   // `api` outlives it. Rank 0 sends, rank 1 receives.
@@ -40,18 +40,18 @@ class NcclTransfers {
 
   // Whether another transfer may be posted; to be asked before each.
   absl::StatusOr<bool> CanPost();
-  // Of at most kMaxValues; a receiver says how many it expects.
-  absl::Status PostSend(uint64_t number, absl::Span<const float> values);
-  absl::Status PostReceive(uint64_t number, size_t num_values);
+  // Of at most kMaxBytes; a receiver says how many it expects.
+  absl::Status PostSend(uint64_t number, absl::string_view bytes);
+  absl::Status PostReceive(uint64_t number, size_t num_bytes);
 
-  // The one that was posted first, if it is through. A receiver's has values,
-  // which are valid until the next post. INTERNAL: another one came in its
-  // place.
+  // The one that was posted first, if it is through. A receiver's has its
+  // bytes, which are valid until the next post. INTERNAL: another one came in
+  // its place.
   struct Done {
     bool any = false;
     uint64_t number = 0;
-    size_t num_values = 0;
-    absl::Span<const float> values;
+    size_t num_bytes = 0;
+    absl::string_view bytes;
   };
   absl::StatusOr<Done> TakeDone();
 
@@ -59,19 +59,21 @@ class NcclTransfers {
   // What goes before the values.
   struct Header {
     uint64_t number = 0;
-    uint64_t num_values = 0;
+    uint64_t num_words = 0;  // of 32 bits, the last one in part
   };
   struct Slot {
-    void* device = nullptr;  // header and values
+    void* device = nullptr;  // header and bytes
     void* host = nullptr;    // the same, pinned
     kernels::NcclApi::Event event = nullptr;
   };
   struct Posted {
-    Header header;
+    uint64_t number = 0;
+    size_t num_bytes = 0;
     Slot* slot = nullptr;
   };
 
-  absl::Status Post(const Header& header);
+  static Header HeaderOf(uint64_t number, size_t num_bytes);
+  absl::Status Post(uint64_t number, size_t num_bytes);
   Slot* NextSlot() { return &slots_[num_posted_ % slots_.size()]; }
 
   kernels::NcclApi* const api_;

@@ -103,7 +103,14 @@ class TensorPublisherService::Reader final
       ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     with_rows_.insert(tensor->tag.channel);
-    rows_.push_back(std::move(tensor));
+    const size_t max_bytes = link_.max_row_bytes();
+    if (max_bytes == 0) {
+      rows_.push_back(std::move(tensor));
+    } else {
+      for (auto& run : CutRows(std::move(tensor), max_bytes)) {
+        rows_.push_back(std::move(run));
+      }
+    }
     return !std::exchange(writing_, true);
   }
 
@@ -112,17 +119,36 @@ class TensorPublisherService::Reader final
   bool HasRows(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     const bool has = with_rows_.contains(channel);
-    is_behind_ = is_behind_ || has;
+    if (has) behind_.insert(channel);
     return has;
   }
 
   void Forget(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     waiting_.Remove(channel);
-    if (with_rows_.erase(channel) == 0) return;
-    std::erase_if(rows_, [&](const auto& tensor) {
-      return tensor->tag.channel == channel;
-    });
+    on_link_.erase(channel);
+    ForgetRows(channel);
+  }
+
+  // The link is over: of such a channel nothing that was sent is to come any
+  // more. How many rows were not sent; nullopt: its rows went over the stream
+  // alone.
+  absl::optional<int> TakeBackRows(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (on_link_.erase(channel) == 0) return absl::nullopt;
+    int count = 0;
+    for (const auto& tensor : rows_) {
+      if (tensor->tag.channel == channel) count += tensor->shape[0];
+    }
+    ForgetRows(channel);
+    return count;
+  }
+
+  // The reader has said where it is: all rows go over the stream now.
+  bool LeaveLink() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    on_link_.clear();
+    return !std::exchange(writing_, true);
   }
 
   bool Refuse(uint64_t channel, absl::StatusCode code, std::string message)
@@ -199,7 +225,56 @@ class TensorPublisherService::Reader final
 
   bool StopsBeingBehind() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    return rows_.empty() && std::exchange(is_behind_, false);
+    return std::exchange(has_caught_up_, false);
+  }
+
+  void ForgetRows(uint64_t channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    behind_.erase(channel);
+    if (with_rows_.erase(channel) == 0) return;
+    std::erase_if(rows_, [&](const auto& tensor) {
+      return tensor->tag.channel == channel;
+    });
+  }
+
+  // The first rows that may go, in the order of their channel.
+  bool ChooseRows() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    absl::flat_hash_set<uint64_t> waiting;
+    for (auto it = rows_.begin(); it != rows_.end(); ++it) {
+      const uint64_t channel = (*it)->tag.channel;
+      if (waiting.contains(channel) || !BeginRows(*it)) {
+        waiting.insert(channel);
+        continue;
+      }
+      current_ = std::move(*it);
+      rows_.erase(it);
+      const bool has_more = std::any_of(
+          rows_.begin(), rows_.end(),
+          [&](const auto& tensor) { return tensor->tag.channel == channel; });
+      if (!has_more) {
+        with_rows_.erase(channel);
+        has_caught_up_ = behind_.erase(channel) > 0 || has_caught_up_;
+      }
+      return true;
+    }
+    return false;
+  }
+
+  // Whether they go now, by the link if it has a transfer_ for them. A channel
+  // that has rows on a link which is over waits for the reader's word.
+  bool BeginRows(const std::shared_ptr<const WireTensor>& rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    switch (link_.RowsWay(rows->bytes.size())) {
+      case LinkSender::Way::kStream:
+        return !on_link_.contains(rows->tag.channel);
+      case LinkSender::Way::kLink:
+        transfer_ = link_.SendRows(rows);
+        if (transfer_ == 0) return false;
+        on_link_.insert(rows->tag.channel);
+        return true;
+      case LinkSender::Way::kLater:
+        return false;
+    }
+    return false;
   }
 
   // What is written next: outgoing_ if it is set, else current_, else the end.
@@ -222,35 +297,32 @@ class TensorPublisherService::Reader final
       return true;
     }
     offset_ = 0;
-    if (!rows_.empty()) {
-      current_ = std::move(rows_.front());
-      rows_.pop_front();
-      with_rows_.erase(current_->tag.channel);
-      return true;
-    }
+    if (ChooseRows()) return true;
     // Without room the newest ones wait on, until the link has some.
-    if (link_.NextWay() != LinkSender::Way::kLater) hidden_ = waiting_.Pop();
-    writing_ = hidden_ != nullptr;
-    if (writing_) current_ = std::make_shared<WireTensor>(Encode(*hidden_));
+    std::shared_ptr<const Tensor> hidden;
+    if (link_.NextWay() != LinkSender::Way::kLater) hidden = waiting_.Pop();
+    writing_ = hidden != nullptr;
+    if (writing_) {
+      current_ = std::make_shared<WireTensor>(Encode(*hidden));
+      is_new_hidden_ = !hidden->tag.is_rows;
+    }
     return writing_;
   }
 
   // With a piece of current_, or, if its values go over the link, its header.
   void FillOutgoing() {
     TensorChunk chunk = ChunkAt(*current_, offset_);
-    uint64_t transfer = 0;
-    if (hidden_ != nullptr && !hidden_->tag.is_rows &&
+    uint64_t transfer = std::exchange(transfer_, 0);
+    if (std::exchange(is_new_hidden_, false) &&
         link_.NextWay() == LinkSender::Way::kLink) {
-      transfer = link_.Send(hidden_);
+      transfer = link_.Send(current_);
     }
     if (transfer == 0) {
       offset_ += chunk.data.size();
     } else {
       offset_ = current_->bytes.size();
-      chunk.in_bf16 = false;
       chunk.data = {};
     }
-    hidden_.reset();
     FillChunk(chunk, outgoing_.mutable_chunk());
     outgoing_.mutable_chunk()->set_link_transfer(transfer);
     if (offset_ == current_->bytes.size()) current_.reset();
@@ -267,8 +339,12 @@ class TensorPublisherService::Reader final
   mutable absl::Mutex mu_;
   LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<const WireTensor>> rows_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<uint64_t> with_rows_ ABSL_GUARDED_BY(mu_);  // in rows_
-  bool is_behind_ ABSL_GUARDED_BY(mu_) = false;  // more rows were to be had
+  // Channels: in rows_; of these, those that could have had more; and those of
+  // which some went over the link.
+  absl::flat_hash_set<uint64_t> with_rows_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<uint64_t> behind_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<uint64_t> on_link_ ABSL_GUARDED_BY(mu_);
+  bool has_caught_up_ ABSL_GUARDED_BY(mu_) = false;  // one of behind_
   std::deque<v1::ChannelError> errors_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
@@ -276,10 +352,9 @@ class TensorPublisherService::Reader final
 
   // Of the thread that has the right to write.
   std::shared_ptr<const WireTensor> current_;
-  size_t offset_ = 0;  // of current_, in bytes
-  // What current_ was made of, until it is begun: a link may take it. Of rows
-  // null.
-  std::shared_ptr<const Tensor> hidden_;
+  size_t offset_ = 0;           // of current_, in bytes
+  uint64_t transfer_ = 0;       // of current_ if it is rows on the link
+  bool is_new_hidden_ = false;  // current_ is not begun, the link may take it
   v1::TensorEvent outgoing_;
 };
 
@@ -406,9 +481,41 @@ void TensorPublisherService::OnRequest(Reader* reader,
   absl::MutexLock lock(&mu_);
   for (const uint64_t id : request.unsubscribe()) Unsubscribe(reader, id);
   for (const uint64_t id : request.subscribe()) Subscribe(reader, id);
+  if (request.link().step() == v1::LINK_STEP_FAILED) {
+    ResumeRows(reader, request);
+    return;
+  }
   for (const v1::RowsRequest& rows : request.rows()) {
     SubscribeRows(reader, rows);
   }
+}
+
+TensorPublisher::RowsWanted* TensorPublisherService::FindRows(
+    const Reader* reader, uint64_t channel) {
+  const auto it = rows_.find(channel);
+  if (it == rows_.end()) return nullptr;
+  for (RowsReader& each : it->second) {
+    if (each.reader == reader) return &each.wanted;
+  }
+  return nullptr;
+}
+
+void TensorPublisherService::ResumeRows(Reader* reader,
+                                        const v1::TensorRequest& request) {
+  for (const v1::RowsRequest& rows : request.rows()) {
+    RowsWanted* const wanted = FindRows(reader, rows.channel());
+    // Not one that it has opened anew.
+    if (wanted == nullptr || wanted->epoch != rows.epoch()) continue;
+    const absl::optional<int> queued = reader->TakeBackRows(rows.channel());
+    if (!queued.has_value()) continue;
+    const RowsWanted there = ToWanted(rows);
+    rows_sent_again_ += static_cast<uint64_t>(
+        std::max(0, wanted->first - *queued - there.first));
+    wanted->first = there.first;
+    wanted->end = there.end;
+  }
+  if (reader->LeaveLink()) Schedule(reader);
+  WakeOwner();
 }
 
 bool TensorPublisherService::AddChannel(Reader* reader, uint64_t channel) {
@@ -440,13 +547,10 @@ void TensorPublisherService::SubscribeRows(Reader* reader,
                                            const v1::RowsRequest& request) {
   const RowsWanted wanted = ToWanted(request);
   const uint64_t channel = request.channel();
-  if (const auto it = rows_.find(channel); it != rows_.end()) {
-    for (RowsReader& each : it->second) {
-      if (each.reader != reader) continue;
-      each.wanted.end = std::max(each.wanted.end, wanted.end);
-      WakeOwner();
-      return;
-    }
+  if (RowsWanted* const known = FindRows(reader, channel); known != nullptr) {
+    known->end = std::max(known->end, wanted.end);
+    WakeOwner();
+    return;
   }
   if (readers_[reader].contains(channel)) return;
   if (const absl::Status status = CheckRows(request); !status.ok()) {
@@ -512,6 +616,8 @@ TensorPublisherService::Stats TensorPublisherService::stats() const {
   stats.sent_over_links = link_counts_.sent;
   stats.links = link_counts_.up;
   stats.link_failures = link_counts_.failures;
+  stats.sent_bytes_over_links = link_counts_.sent_bytes;
+  stats.rows_sent_again = rows_sent_again_;
   stats.replaced = replaced_;
   return stats;
 }

@@ -4,7 +4,8 @@
 // Back-pressure is gRPC's: a stream has one chunk under way, and what is
 // published meanwhile waits in the reader's LatestQueue. A tensor that was
 // begun is sent to its end. Readers that ask get the values over a link beside
-// it, if the publisher has those (link_sender.h).
+// it, if the publisher has those (link_sender.h). Rows that were under way when
+// a link failed are wanted again: nothing of them is kept here.
 //
 // Thread-safe. Owns one thread, which begins the writes: a write takes tens of
 // microseconds, and the publisher is an engine.
@@ -77,6 +78,12 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SubscribeRows(Reader* reader, const v1::RowsRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The reader's link is over, and it says where it is.
+  void ResumeRows(Reader* reader, const v1::TensorRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Null: it has none of that channel's.
+  RowsWanted* FindRows(const Reader* reader, uint64_t channel)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Unsubscribe(Reader* reader, uint64_t channel)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDone(Reader* reader) ABSL_LOCKS_EXCLUDED(mu_);
@@ -111,6 +118,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   std::function<void()> wake_ ABSL_GUARDED_BY(mu_);
   std::vector<Reader*> scheduled_ ABSL_GUARDED_BY(mu_);
   uint64_t replaced_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t rows_sent_again_ ABSL_GUARDED_BY(mu_) = 0;
   std::atomic<uint64_t> sent_{0};  // by the thread that writes
   std::atomic<uint64_t> sent_bytes_{0};
   std::thread thread_;

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,18 +28,22 @@ void AddRows(uint64_t channel, const TensorReader::Rows& rows,
   added->set_draft_fingerprint(rows.draft_fingerprint);
 }
 
-// Values of the tensor that such a chunk is of; 0: it is of another kind or
-// shape than was asked for.
+// Values of such a tensor; 0: it is of another kind or shape than was asked
+// for.
 size_t ExpectedValues(const TensorReader::Subscription& subscription,
-                      const TensorChunk& chunk) {
-  if (chunk.tag.is_rows != subscription.rows.has_value()) return 0;
-  if (!chunk.tag.is_rows) return subscription.num_values;
-  if (chunk.shape.size() != 2 || chunk.shape[0] < 1 ||
-      chunk.shape[0] > TensorReader::kMaxRows ||
-      static_cast<size_t>(chunk.shape[1]) != subscription.num_values) {
+                      const TensorTag& tag, const std::vector<int>& shape) {
+  if (tag.is_rows != subscription.rows.has_value()) return 0;
+  if (!tag.is_rows) return subscription.num_values;
+  if (shape.size() != 2 || shape[0] < 1 || shape[0] > TensorReader::kMaxRows ||
+      static_cast<size_t>(shape[1]) != subscription.num_values) {
     return 0;
   }
-  return static_cast<size_t>(chunk.shape[0]) * subscription.num_values;
+  return static_cast<size_t>(shape[0]) * subscription.num_values;
+}
+
+// A peer says any position.
+int Bounded(int64_t position) {
+  return static_cast<int>(std::min<int64_t>(position, 1 << 30));
 }
 
 }  // namespace
@@ -80,8 +85,7 @@ void TensorReaderClient::Subscribe(Subscription subscription) {
       *request.mutable_link() = connection->link->Question();
     }
     Entry& entry = entries_[subscription.channel];
-    entry.connection = connection.get();
-    entry.subscription = std::move(subscription);
+    entry = {connection.get(), std::move(subscription)};
   }
   if (is_new) connection->stream->Start();
   // On a stream that has just ended: OnDone is to come and tells the sink.
@@ -98,7 +102,8 @@ void TensorReaderClient::WantRows(uint64_t channel, int end) {
       return;
     }
     stream = it->second.connection->stream;
-    it->second.subscription.rows->end = end;
+    int& asked = it->second.subscription.rows->end;
+    asked = std::max(asked, end);
     AddRows(channel, *it->second.subscription.rows, &request);
   }
   stream->Send(std::move(request));
@@ -124,6 +129,7 @@ TensorReader::Stats TensorReaderClient::stats() const {
   stats.links = link_counts_.up;
   stats.link_failures = link_counts_.failures;
   stats.received_over_links = link_counts_.received;
+  stats.received_bytes_over_links = link_counts_.received_bytes;
   stats.lost_with_links = link_counts_.lost;
   return stats;
 }
@@ -155,15 +161,45 @@ std::unique_ptr<LinkReceiver> TensorReaderClient::MakeLink(
   parts.links = links_.get();
   parts.counts = &link_counts_;
   parts.publisher = connection->address;
-  parts.tell = [connection](v1::TensorLink message) {
-    v1::TensorRequest request;
-    *request.mutable_link() = std::move(message);
-    connection->stream->Send(std::move(request));
+  parts.tell = [this, connection](v1::TensorLink message) {
+    Tell(connection, std::move(message));
   };
   parts.deliver = [this, connection](Tensor tensor) {
     OnLinkTensor(connection, std::move(tensor));
   };
   return std::make_unique<LinkReceiver>(std::move(parts));
+}
+
+void TensorReaderClient::Tell(Connection* connection, v1::TensorLink message) {
+  const bool has_failed = message.step() == v1::LINK_STEP_FAILED;
+  v1::TensorRequest request;
+  *request.mutable_link() = std::move(message);
+  absl::MutexLock lock(&mu_);
+  for (const auto& [channel, entry] : entries_) {
+    const auto& rows = entry.subscription.rows;
+    if (!has_failed || entry.connection != connection || !rows.has_value()) {
+      continue;
+    }
+    AddRows(channel, *rows, &request);
+    request.mutable_rows()->rbegin()->set_first(
+        static_cast<uint32_t>(entry.next));
+  }
+  // Before what is asked for later.
+  connection->stream->Send(std::move(request));
+}
+
+void TensorReaderClient::NoteRows(const Connection* connection,
+                                  const Tensor& rows) {
+  const auto it = entries_.find(rows.tag.channel);
+  if (it == entries_.end() || it->second.connection != connection) return;
+  auto& asked = it->second.subscription.rows;
+  // Of a subscription before this one.
+  if (!asked.has_value() || asked->epoch != rows.tag.epoch) return;
+  int& next = it->second.next;
+  const int64_t first = rows.tag.position;
+  // As the publisher, for those that are lost.
+  asked->end = Bounded(asked->end + std::max<int64_t>(0, first - next));
+  next = std::max(next, Bounded(first + rows.shape[0]));
 }
 
 void TensorReaderClient::OnEvent(Connection* connection,
@@ -201,7 +237,8 @@ void TensorReaderClient::OnChunk(Connection* connection,
     }
     subscription = it->second.subscription;
   }
-  const size_t num_values = ExpectedValues(subscription, chunk);
+  const size_t num_values =
+      ExpectedValues(subscription, chunk.tag, chunk.shape);
   if (num_values == 0) {
     Refuse(connection, proto.channel(), subscription.num_values);
     return;
@@ -252,9 +289,9 @@ void TensorReaderClient::OnLinkTensor(Connection* connection, Tensor tensor) {
     if (it == entries_.end() || it->second.connection != connection) return;
     subscription = it->second.subscription;
   }
-  // Rows come over streams alone.
-  if (!tensor.tag.is_rows && !subscription.rows.has_value() &&
-      tensor.values.size() == subscription.num_values) {
+  if (!tensor.values.empty() &&
+      ExpectedValues(subscription, tensor.tag, tensor.shape) ==
+          tensor.values.size()) {
     Deliver(connection, subscription.sink.get(), std::move(tensor));
   } else {
     Refuse(connection, channel, subscription.num_values);
@@ -268,6 +305,7 @@ void TensorReaderClient::Deliver(Connection* connection, TensorSink* sink,
     logged_.erase(connection->address);
     ++stats_.received;
     stats_.received_bytes += tensor.wire_bytes();
+    if (tensor.tag.is_rows) NoteRows(connection, tensor);
   }
   sink->OnTensor({std::move(tensor), MonotonicNowNs()});
 }

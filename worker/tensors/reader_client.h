@@ -55,6 +55,7 @@ class TensorReaderClient final : public TensorReader {
   struct Entry {
     Connection* connection = nullptr;
     Subscription subscription;
+    int next = 0;  // of rows: after those that came
   };
 
   // Not yet started.
@@ -71,6 +72,11 @@ class TensorReaderClient final : public TensorReader {
   void OnLinkTensor(Connection* connection, Tensor tensor)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::unique_ptr<LinkReceiver> MakeLink(Connection* connection);
+  // To the publisher. Where the link has failed, with what has come of rows.
+  void Tell(Connection* connection, v1::TensorLink message)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void NoteRows(const Connection* connection, const Tensor& rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Deliver(Connection* connection, TensorSink* sink, Tensor tensor)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Loses it for a tensor of another size than that, and says so.

@@ -14,8 +14,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
-#include "worker/tensors/tensor.h"
+#include "absl/strings/string_view.h"
+#include "worker/tensors/tensor_chunks.h"
 
 namespace nacre::worker {
 
@@ -32,11 +32,9 @@ class LinkListener {
   // The first, empty transfer is through: the link works.
   virtual void OnUp() {}
   // Of the sender: one is through, there is room for another.
-  virtual void OnSent(size_t num_values) { static_cast<void>(num_values); }
-  // Of the receiver: the values of the oldest Expect.
-  virtual void OnReceived(absl::Span<const float> values) {
-    static_cast<void>(values);
-  }
+  virtual void OnSent(size_t num_bytes) { static_cast<void>(num_bytes); }
+  // Of the receiver: the values of the oldest Expect, as a stream has them.
+  virtual void OnReceived(absl::string_view bytes) { static_cast<void>(bytes); }
   // The last call: what was under way is lost.
   virtual void OnFailed(const absl::Status& reason) = 0;
 };
@@ -46,12 +44,12 @@ class SideLink {
   virtual ~SideLink() = default;
 
   // Of the sender. False: no room, or it is over. More than
-  // SideLinks::max_values are fatal.
+  // SideLinks::max_bytes are fatal.
   virtual bool HasRoom() const = 0;
-  virtual bool Send(std::shared_ptr<const Tensor> tensor) = 0;
+  virtual bool Send(std::shared_ptr<const WireTensor> tensor) = 0;
   // Of the receiver: what the sender has sent next. False: more are expected
   // than any sender has under way, or the link is over.
-  virtual bool Expect(size_t num_values) = 0;
+  virtual bool Expect(size_t num_bytes) = 0;
   // The listener is not called any more when this returns. Not from a call to
   // it.
   virtual void Close() = 0;
@@ -64,7 +62,7 @@ class SideLinks {
 
   // Readers ask for it, and logs say it. Both ends of a link have the same.
   virtual const char* kind() const = 0;
-  virtual size_t max_values() const = 0;  // of one tensor
+  virtual size_t max_bytes() const = 0;  // of one tensor's values
 
   // `id`: of a receiver the sender's, of a sender empty.
   virtual std::shared_ptr<SideLink> Open(LinkEnd end, std::string id,

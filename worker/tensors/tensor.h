@@ -24,8 +24,7 @@ struct TensorTag {
   int layer = 0;         // whose output it is: 0 the last, 1 the one before
   bool after_norm = false;
   // Rows of positions from `position` on (model::TargetRowShape), [rows,
-  // row_size]: keys and values, or features, and not hidden states. Only over
-  // streams.
+  // row_size]: keys and values, or features, and not hidden states.
   bool is_rows = false;
   bool operator==(const TensorTag&) const = default;
 };
@@ -38,7 +37,7 @@ struct Tensor {
   // long it is valid.
   std::shared_ptr<const void> owner;
   // On the wire: its values are numbers of bf16, or are rounded to them. Only
-  // of rows; what goes over a link is float32.
+  // of rows.
   bool in_bf16 = false;
 
   size_t num_bytes() const { return values.size() * sizeof(float); }

@@ -23,21 +23,42 @@ absl::string_view BytesOfValue(absl::Span<const T> values) {
           values.size() * sizeof(T)};
 }
 
-// Into float32. The bytes are whole numbers, at any address.
-void Decode(const TensorChunk& chunk, float* out) {
-  if (!chunk.in_bf16) {
-    std::memcpy(out, chunk.data.data(), chunk.data.size());
+}  // namespace
+
+void DecodeValues(absl::string_view bytes, bool in_bf16, float* out) {
+  if (!in_bf16) {
+    std::memcpy(out, bytes.data(), bytes.size());
     return;
   }
-  const char* in = chunk.data.data();
-  for (size_t i = 0; i < chunk.data.size() / sizeof(uint16_t); ++i) {
+  const char* in = bytes.data();
+  for (size_t i = 0; i < bytes.size() / sizeof(uint16_t); ++i) {
     uint16_t half;
     std::memcpy(&half, in + i * sizeof half, sizeof half);
     out[i] = kernels::FromBF16(half);
   }
 }
 
-}  // namespace
+std::vector<std::shared_ptr<const WireTensor>> CutRows(
+    std::shared_ptr<const WireTensor> rows, size_t max_bytes) {
+  const int num_rows = rows->shape[0];
+  const size_t row_bytes = rows->bytes.size() / static_cast<size_t>(num_rows);
+  std::vector<std::shared_ptr<const WireTensor>> runs;
+  if (row_bytes > max_bytes || rows->bytes.size() <= max_bytes) {
+    runs.push_back(std::move(rows));
+    return runs;
+  }
+  const int most = static_cast<int>(max_bytes / row_bytes);
+  for (int first = 0; first < num_rows; first += most) {
+    WireTensor run = *rows;
+    run.tag.position += first;
+    run.shape[0] = std::min(most, num_rows - first);
+    run.bytes =
+        rows->bytes.substr(static_cast<size_t>(first) * row_bytes,
+                           static_cast<size_t>(run.shape[0]) * row_bytes);
+    runs.push_back(std::make_shared<const WireTensor>(std::move(run)));
+  }
+  return runs;
+}
 
 absl::optional<size_t> NumValues(const std::vector<int>& shape, size_t limit) {
   if (shape.empty() || shape.size() > kMaxRank) return absl::nullopt;
@@ -90,7 +111,7 @@ TensorAssembler::Outcome TensorAssembler::Drop(Outcome outcome) {
 
 TensorAssembler::Outcome TensorAssembler::Add(const TensorChunk& chunk,
                                               size_t num_values) {
-  const size_t element = chunk.in_bf16 ? sizeof(uint16_t) : sizeof(float);
+  const size_t element = ElementBytes(chunk.in_bf16);
   const size_t num_bytes = num_values * element;
   if (chunk.offset == 0) {
     // More than is expected is as wrong as less: no memory is given to it.
@@ -111,7 +132,7 @@ TensorAssembler::Outcome TensorAssembler::Add(const TensorChunk& chunk,
       chunk.data.size() > num_bytes - received_) {
     return Drop(Outcome::kMalformed);
   }
-  Decode(chunk, values_.data() + received_ / element);
+  DecodeValues(chunk.data, chunk.in_bf16, values_.data() + received_ / element);
   received_ += chunk.data.size();
   if (received_ < num_bytes) return Outcome::kPart;
   return Drop(Outcome::kWhole);

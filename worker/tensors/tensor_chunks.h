@@ -39,6 +39,19 @@ struct WireTensor {
 // Shares float32 values that the tensor owns on the host; makes others.
 WireTensor Encode(const Tensor& tensor);
 
+// Bytes of one number.
+inline size_t ElementBytes(bool in_bf16) {
+  return in_bf16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+// Of such bytes, which are whole numbers at any address, into float32.
+void DecodeValues(absl::string_view bytes, bool in_bf16, float* out);
+
+// Runs of rows, [rows, row_size], in runs of as many rows as `max_bytes` hold,
+// which share the bytes. As it is if that is none.
+std::vector<std::shared_ptr<const WireTensor>> CutRows(
+    std::shared_ptr<const WireTensor> rows, size_t max_bytes);
+
 // Of a tensor. nullopt: it is no shape, or one of more values than `limit`.
 absl::optional<size_t> NumValues(const std::vector<int>& shape, size_t limit);
 

@@ -24,14 +24,21 @@ void AddSent(const TensorPublisher::Stats& stats, MetricFamilies* families) {
                   "newer one took their place.",
                   static_cast<double>(stats.replaced));
   families->Gauge("nacre_target_tensor_nccl_links",
-                  "Drafts that get their hidden states from GPU to GPU.",
+                  "Drafts that get their tensors from GPU to GPU.",
                   stats.links);
   families->Count("nacre_target_tensor_nccl_failures_total",
-                  "Such links that failed: their hidden states go over gRPC.",
+                  "Such links that failed: their tensors go over gRPC.",
                   static_cast<double>(stats.link_failures));
   families->Count("nacre_target_tensors_sent_nccl_total",
-                  "Hidden states that were sent over such links.",
+                  "Of the tensors sent, those that went over such links.",
                   static_cast<double>(stats.sent_over_links));
+  families->Count("nacre_target_tensor_bytes_sent_nccl_total",
+                  "Bytes of their values.",
+                  static_cast<double>(stats.sent_bytes_over_links));
+  families->Count("nacre_target_rows_sent_again_total",
+                  "Rows of keys and values, or of features, that were under "
+                  "way when such a link failed: they go again, over gRPC.",
+                  static_cast<double>(stats.rows_sent_again));
 }
 
 void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
@@ -39,7 +46,8 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
   constexpr char kDropped[] = "nacre_draft_tensors_dropped_total";
   constexpr char kDroppedHelp[] =
       "Hidden states, or pieces of them, of no use: late, of another epoch or "
-      "of a closed session; malformed; or lost with an NCCL link.";
+      "of a closed session; malformed; or lost with an NCCL link, from which "
+      "rows come again.";
   families->Count(
       "nacre_draft_tensors_received_total",
       "Hidden states, and runs of keys and values or of features, that came "
@@ -86,14 +94,16 @@ void AddReceived(const TensorReader::Stats& stats, const TensorUse& use,
                   "or had lost rows.",
                   static_cast<double>(stats.lost_channels + use.given_up));
   families->Gauge("nacre_draft_tensor_nccl_links",
-                  "Targets whose hidden states come from GPU to GPU.",
-                  stats.links);
+                  "Targets whose tensors come from GPU to GPU.", stats.links);
   families->Count("nacre_draft_tensor_nccl_failures_total",
-                  "Such links that failed: their hidden states come over gRPC.",
+                  "Such links that failed: their tensors come over gRPC.",
                   static_cast<double>(stats.link_failures));
   families->Count("nacre_draft_tensors_received_nccl_total",
-                  "Hidden states that came over such links.",
+                  "Tensors that came over such links.",
                   static_cast<double>(stats.received_over_links));
+  families->Count("nacre_draft_tensor_bytes_received_nccl_total",
+                  "Bytes of their values.",
+                  static_cast<double>(stats.received_bytes_over_links));
 }
 
 }  // namespace

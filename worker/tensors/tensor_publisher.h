@@ -31,6 +31,8 @@ class TensorPublisher {
     int links = 0;                 // that are up
     uint64_t link_failures = 0;    // whose tensors go the common way since
     uint64_t sent_over_links = 0;  // of `sent`
+    uint64_t sent_bytes_over_links = 0;
+    uint64_t rows_sent_again = 0;  // positions: their link has failed
   };
 
   virtual ~TensorPublisher() = default;
@@ -58,7 +60,7 @@ class TensorPublisher {
     static_cast<void>(wake);
   }
   // Of one of those that could take some of the first `there` positions now;
-  // nullopt: none could.
+  // nullopt: none could. A reader that has lost some wants them again.
   virtual absl::optional<RowsWanted> WantedRows(uint64_t channel,
                                                 int there) const {
     static_cast<void>(channel);

@@ -82,10 +82,13 @@ class TensorReader {
     uint64_t malformed = 0;       // pieces that made no sense: dropped
     uint64_t lost_channels = 0;   // that sinks were told of
     // Of links beside the connections; none where a transport has none.
-    int links = 0;                     // that are up
-    uint64_t link_failures = 0;        // whose tensors come the common way
-    uint64_t received_over_links = 0;  // of `received`, and of other channels
-    uint64_t lost_with_links = 0;      // under way when their link failed
+    int links = 0;               // that are up
+    uint64_t link_failures = 0;  // whose tensors come the common way
+    // Of `received`, and of other channels.
+    uint64_t received_over_links = 0;
+    uint64_t received_bytes_over_links = 0;
+    // Under way when their link failed. Rows among them come again.
+    uint64_t lost_with_links = 0;
   };
 
   virtual ~TensorReader() = default;

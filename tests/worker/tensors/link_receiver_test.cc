@@ -60,6 +60,7 @@ class LinkReceiverTest : public ::testing::Test {
   void Offer() {
     EXPECT_EQ(receiver_.Question().step(), v1::LINK_STEP_ASKED);
     EXPECT_EQ(receiver_.Question().kind(), "NCCL");
+    EXPECT_TRUE(receiver_.Question().rows());
     link_ = peer_.Open(LinkEnd::kSender, "", &end_);
     EXPECT_TRUE(Eventually([this] { return !end_.id().empty(); }));
     receiver_.OnMessage(Message(v1::LINK_STEP_OFFERED, end_.id()));
@@ -132,17 +133,17 @@ class LinkReceiverTest : public ::testing::Test {
 TEST_F(LinkReceiverTest, PutsHeadersAndValuesTogether) {
   AwaitUp();
   for (int i = 1; i <= 9; ++i) {
-    const auto sent = std::make_shared<const Tensor>(RandomTensor(5, i, 40));
+    const Tensor sent = RandomTensor(5, i, 40);
     ASSERT_TRUE(Eventually([this] { return link_->HasRoom(); }));
     // Whichever is there first.
     const bool values_first = i % 2 == 0;
-    ASSERT_TRUE(!values_first || link_->Send(sent));
-    ASSERT_TRUE(receiver_.OnHeader(HeaderOf(*sent), static_cast<uint64_t>(i)));
-    ASSERT_TRUE(values_first || link_->Send(sent));
+    ASSERT_TRUE(!values_first || link_->Send(OnWire(sent)));
+    ASSERT_TRUE(receiver_.OnHeader(HeaderOf(sent), static_cast<uint64_t>(i)));
+    ASSERT_TRUE(values_first || link_->Send(OnWire(sent)));
     const Tensor came = AwaitTensor();
-    EXPECT_EQ(came.tag, sent->tag);
-    EXPECT_EQ(came.shape, sent->shape);
-    EXPECT_EQ(ValuesOf(came), ValuesOf(*sent));
+    EXPECT_EQ(came.tag, sent.tag);
+    EXPECT_EQ(came.shape, sent.shape);
+    EXPECT_EQ(ValuesOf(came), ValuesOf(sent));
   }
   EXPECT_EQ(counts_.received, 9u);
   EXPECT_EQ(counts_.lost, 0u);
@@ -169,6 +170,27 @@ TEST_F(LinkReceiverTest, HeadersWithDataMakeNoSense) {
   AwaitUp();
   const Tensor tensor = RandomTensor(5, 1, 3);
   ExpectRefusal(ChunkAt(Encode(tensor), 0), 1, "makes no sense");
+}
+
+// In bf16, of an odd number of values.
+TEST_F(LinkReceiverTest, RowsComeAsTheyAreSent) {
+  AwaitUp();
+  Tensor sent = RandomTensor(5, 1, 33);
+  sent.tag.is_rows = true;
+  sent.shape = {3, 11};
+  sent.in_bf16 = true;
+  ASSERT_TRUE(link_->Send(OnWire(sent)));
+  ASSERT_TRUE(receiver_.OnHeader(HeaderOf(sent), 1));
+  const Tensor came = AwaitTensor();
+  EXPECT_EQ(came.tag, sent.tag);
+  EXPECT_EQ(came.shape, sent.shape);
+  EXPECT_TRUE(came.in_bf16);
+  std::vector<float> rounded(33);
+  DecodeValues(OnWire(sent)->bytes, true, rounded.data());
+  EXPECT_EQ(ValuesOf(came), rounded);
+  EXPECT_NE(rounded, ValuesOf(sent));
+  EXPECT_EQ(counts_.received, 1u);
+  EXPECT_EQ(counts_.received_bytes, 66u);
 }
 
 TEST_F(LinkReceiverTest, HeadersOfBF16MakeNoSense) {
@@ -211,6 +233,22 @@ TEST_F(LinkReceiverTest, AFailedLinkIsSaidAndCounted) {
   EXPECT_EQ(num_told(), 0u);
 }
 
+// It waits for that to know what has come.
+TEST_F(LinkReceiverTest, APublisherThatGivesUpIsAnsweredOnce) {
+  AwaitUp();
+  nccl_.HoldTransfers(true);
+  const Tensor sent = RandomTensor(5, 1, 3);
+  ASSERT_TRUE(receiver_.OnHeader(HeaderOf(sent), 1));
+  ASSERT_TRUE(link_->Send(OnWire(sent)));
+  receiver_.OnMessage(Message(v1::LINK_STEP_FAILED));
+  receiver_.OnMessage(Message(v1::LINK_STEP_FAILED));
+  nccl_.HoldTransfers(false);
+  EXPECT_EQ(AwaitTold().step(), v1::LINK_STEP_FAILED);
+  EXPECT_EQ(num_told(), 0u);
+  EXPECT_EQ(sink_.num_tensors(), 0u);
+  EXPECT_EQ(counts_.failures, 1u);
+}
+
 TEST_F(LinkReceiverTest, APublisherWithoutLinksIsNotAskedAgain) {
   receiver_.OnMessage(Message(v1::LINK_STEP_FAILED));
   receiver_.OnMessage(Message(v1::LINK_STEP_OFFERED, "id"));
@@ -224,9 +262,9 @@ TEST_F(LinkReceiverTest, TensorsOfTheStreamAfterAHeaderEndIt) {
   receiver_.OnStreamTensor();  // was sent before the publisher knew
   EXPECT_EQ(counts_.up, 1);
   nccl_.HoldTransfers(true);
-  const auto sent = std::make_shared<const Tensor>(RandomTensor(5, 1, 3));
-  ASSERT_TRUE(receiver_.OnHeader(HeaderOf(*sent), 1));
-  ASSERT_TRUE(link_->Send(sent));
+  const Tensor sent = RandomTensor(5, 1, 3);
+  ASSERT_TRUE(receiver_.OnHeader(HeaderOf(sent), 1));
+  ASSERT_TRUE(link_->Send(OnWire(sent)));
   receiver_.OnStreamTensor();
   nccl_.HoldTransfers(false);
   EXPECT_EQ(AwaitTold().step(), v1::LINK_STEP_FAILED);

@@ -44,9 +44,11 @@ class LinkSenderTest : public ::testing::Test {
     message.set_message(text);
     return message;
   }
-  static v1::TensorLink Question(const std::string& kind = "NCCL") {
+  static v1::TensorLink Question(const std::string& kind = "NCCL",
+                                 bool rows = false) {
     v1::TensorLink message = Message(v1::LINK_STEP_ASKED);
     message.set_kind(kind);
+    message.set_rows(rows);
     return message;
   }
   v1::TensorLink AwaitMessage(LinkSender* sender) {
@@ -55,8 +57,8 @@ class LinkSenderTest : public ::testing::Test {
     return message;
   }
   // As a reader that joins.
-  void AwaitUp() {
-    sender_.OnMessage(Question(), "reader");
+  void AwaitUp(bool rows = false) {
+    sender_.OnMessage(Question("NCCL", rows), "reader");
     const v1::TensorLink offer = AwaitMessage(&sender_);
     EXPECT_EQ(offer.step(), v1::LINK_STEP_OFFERED);
     link_ = peer_.Open(LinkEnd::kReceiver, offer.id(), &end_);
@@ -65,8 +67,8 @@ class LinkSenderTest : public ::testing::Test {
     EXPECT_EQ(sender_.NextWay(), Way::kLink);
     EXPECT_EQ(counts_.up, 1);
   }
-  static std::shared_ptr<const Tensor> OfSize(int size) {
-    return std::make_shared<const Tensor>(RandomTensor(5, 1, size));
+  static std::shared_ptr<const WireTensor> OfSize(int size) {
+    return OnWire(RandomTensor(5, 1, size));
   }
 
   NcclStandIn nccl_;
@@ -121,11 +123,39 @@ TEST_F(LinkSenderTest, TensorsAreNumberedUntilThereIsNoRoom) {
   EXPECT_EQ(sender_.Send(OfSize(3)), 0u);
   const int before = changes_;
   nccl_.HoldTransfers(false);
-  ASSERT_TRUE(link_->Expect(3));
+  ASSERT_TRUE(link_->Expect(12));
   EXPECT_TRUE(Eventually([&] { return changes_ > before; }));
   EXPECT_EQ(sender_.NextWay(), Way::kLink);
   EXPECT_EQ(counts_.sent, 1u);
   EXPECT_EQ(counts_.sent_bytes, 12u);
+}
+
+// Of before they went over links.
+TEST_F(LinkSenderTest, AReaderThatDoesNotSayItTakesRowsHasThemOverTheStream) {
+  AwaitUp();
+  EXPECT_EQ(sender_.max_row_bytes(), 0u);
+  EXPECT_EQ(sender_.RowsWay(12), Way::kStream);
+}
+
+TEST_F(LinkSenderTest, RowsShareTheNumbersAndTheRoomOfHiddenStates) {
+  nccl_.HoldTransfers(true);
+  EXPECT_EQ(sender_.RowsWay(12), Way::kStream);
+  EXPECT_EQ(sender_.SendRows(OfSize(3)), 0u);
+  AwaitUp(/*rows=*/true);
+  constexpr size_t kMost = NcclTransfers::kMaxBytes;
+  EXPECT_EQ(sender_.max_row_bytes(), kMost);
+  EXPECT_EQ(sender_.RowsWay(kMost), Way::kLink);
+  EXPECT_EQ(sender_.RowsWay(kMost + 1), Way::kStream);
+  for (uint64_t i = 1; i <= NcclTransfers::kMostUnderWay; ++i) {
+    EXPECT_EQ(
+        i % 2 == 0 ? sender_.SendRows(OfSize(3)) : sender_.Send(OfSize(3)), i);
+  }
+  EXPECT_EQ(sender_.RowsWay(12), Way::kLater);
+  EXPECT_EQ(sender_.SendRows(OfSize(3)), 0u);
+  sender_.OnMessage(Message(v1::LINK_STEP_FAILED, "no"), "reader");
+  EXPECT_EQ(sender_.RowsWay(12), Way::kStream);
+  EXPECT_EQ(sender_.SendRows(OfSize(3)), 0u);
+  EXPECT_EQ(sender_.max_row_bytes(), 0u);
 }
 
 TEST_F(LinkSenderTest, AReaderThatGivesUpGetsTheRestOverTheStream) {
@@ -157,12 +187,13 @@ TEST_F(LinkSenderTest, AFailedLinkIsSaidAndCounted) {
 
 TEST_F(LinkSenderTest, ATensorThatIsTooLargeEndsIt) {
   AwaitUp();
-  EXPECT_EQ(sender_.Send(OfSize(NcclTransfers::kMaxValues)), 1u);
-  EXPECT_EQ(sender_.Send(OfSize(NcclTransfers::kMaxValues + 1)), 0u);
+  constexpr int kMost = NcclTransfers::kMaxBytes / sizeof(float);
+  EXPECT_EQ(sender_.Send(OfSize(kMost)), 1u);
+  EXPECT_EQ(sender_.Send(OfSize(kMost + 1)), 0u);
   EXPECT_EQ(sender_.NextWay(), Way::kStream);
   EXPECT_THAT(AwaitMessage(&sender_).message(),
-              HasSubstr("a tensor of 65537 values, a transfer has at most "
-                        "65536"));
+              HasSubstr("a tensor of 262148 bytes, a transfer has at most "
+                        "262144"));
   EXPECT_EQ(counts_.failures, 1u);
 }
 

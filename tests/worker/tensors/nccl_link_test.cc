@@ -25,13 +25,15 @@ class RecordingEnd final : public LinkListener {
     absl::MutexLock lock(&mu_);
     ++ups_;
   }
-  void OnSent(size_t num_values) override {
+  void OnSent(size_t num_bytes) override {
     absl::MutexLock lock(&mu_);
-    sent_.push_back(num_values);
+    sent_.push_back(num_bytes);
   }
-  void OnReceived(absl::Span<const float> values) override {
+  void OnReceived(absl::string_view bytes) override {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    DecodeValues(bytes, /*in_bf16=*/false, values.data());
     absl::MutexLock lock(&mu_);
-    received_.emplace_back(values.begin(), values.end());
+    received_.push_back(std::move(values));
   }
   void OnFailed(const absl::Status& reason) override {
     absl::MutexLock lock(&mu_);
@@ -97,8 +99,9 @@ class NcclLinkTest : public ::testing::Test {
     EXPECT_TRUE(Eventually(
         [this] { return at_receiver_.ups() == 1 && at_sender_.ups() == 1; }));
   }
-  static std::shared_ptr<const Tensor> Numbered(int number) {
-    return std::make_shared<const Tensor>(RandomTensor(5, number, 3));
+  static Tensor Numbered(int number) { return RandomTensor(5, number, 3); }
+  static std::shared_ptr<const WireTensor> Wire(int number) {
+    return OnWire(Numbered(number));
   }
 
   NcclStandIn nccl_;
@@ -112,16 +115,16 @@ TEST_F(NcclLinkTest, WhatIsSentIsReceivedInOrder) {
   AwaitUp();
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(Eventually([this] { return sender_->HasRoom(); }));
-    ASSERT_TRUE(sender_->Send(Numbered(i)));
-    ASSERT_TRUE(receiver_->Expect(3));
+    ASSERT_TRUE(sender_->Send(Wire(i)));
+    ASSERT_TRUE(receiver_->Expect(12));
   }
   at_receiver_.AwaitReceived(20);
   for (size_t i = 0; i < 20; ++i) {
     EXPECT_EQ(at_receiver_.received()[i],
-              ValuesOf(*Numbered(static_cast<int>(i))));
+              ValuesOf(Numbered(static_cast<int>(i))));
   }
   EXPECT_TRUE(Eventually([this] { return at_sender_.sent().size() == 20; }));
-  EXPECT_EQ(at_sender_.sent().front(), 3u);
+  EXPECT_EQ(at_sender_.sent().front(), 12u);
   EXPECT_EQ(at_sender_.num_failures() + at_receiver_.num_failures(), 0u);
 }
 
@@ -131,14 +134,14 @@ TEST_F(NcclLinkTest, WhoSendsOrExpectsNeverWaits) {
   Start();
   for (size_t i = 0; i < NcclTransfers::kMostUnderWay; ++i) {
     EXPECT_TRUE(sender_->HasRoom());
-    EXPECT_TRUE(sender_->Send(Numbered(static_cast<int>(i))));
+    EXPECT_TRUE(sender_->Send(Wire(static_cast<int>(i))));
   }
   EXPECT_FALSE(sender_->HasRoom());
-  EXPECT_FALSE(sender_->Send(Numbered(9)));
+  EXPECT_FALSE(sender_->Send(Wire(9)));
   int expected = 0;
-  while (receiver_->Expect(3)) ++expected;
+  while (receiver_->Expect(12)) ++expected;
   EXPECT_EQ(expected, 64);
-  EXPECT_FALSE(receiver_->Expect(NcclTransfers::kMaxValues + 1));
+  EXPECT_FALSE(receiver_->Expect(NcclTransfers::kMaxBytes + 1));
   EXPECT_TRUE(at_receiver_.received().empty());
   nccl_.HoldTransfers(false);
   at_receiver_.AwaitReceived(NcclTransfers::kMostUnderWay);
@@ -150,17 +153,17 @@ TEST_F(NcclLinkTest, ALostTransferEndsTheLinkAtBothEnds) {
   Start({kNever, absl::Milliseconds(200)});
   AwaitUp();
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(sender_->Send(Numbered(i)));
-    ASSERT_TRUE(receiver_->Expect(3));
+    ASSERT_TRUE(sender_->Send(Wire(i)));
+    ASSERT_TRUE(receiver_->Expect(12));
   }
   for (RecordingEnd* const end : {&at_sender_, &at_receiver_}) {
     EXPECT_EQ(end->AwaitFailure(),
               absl::DeadlineExceededError("a transfer took over 200ms"));
   }
   EXPECT_LE(at_receiver_.received().size(), 1u);
-  EXPECT_FALSE(sender_->Send(Numbered(3)));
+  EXPECT_FALSE(sender_->Send(Wire(3)));
   EXPECT_FALSE(sender_->HasRoom());
-  EXPECT_FALSE(receiver_->Expect(3));
+  EXPECT_FALSE(receiver_->Expect(12));
   EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 2; }));
   EXPECT_EQ(at_sender_.num_failures(), 1u);
 }
@@ -187,11 +190,11 @@ TEST_F(NcclLinkTest, AClosedOneSaysNothingMore) {
   Start();
   AwaitUp();
   nccl_.HoldTransfers(true);
-  ASSERT_TRUE(sender_->Send(Numbered(1)));
-  ASSERT_TRUE(receiver_->Expect(3));
+  ASSERT_TRUE(sender_->Send(Wire(1)));
+  ASSERT_TRUE(receiver_->Expect(12));
   receiver_->Close();
   receiver_->Close();
-  EXPECT_FALSE(receiver_->Expect(3));
+  EXPECT_FALSE(receiver_->Expect(12));
   EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 1; }));
   sender_->Close();
   EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 2; }));
@@ -207,7 +210,7 @@ TEST_F(NcclLinkTest, AWorkerThatEndsAbortsItsLinks) {
   Start();
   AwaitUp();
   nccl_.HoldTransfers(true);
-  ASSERT_TRUE(sender_->Send(Numbered(1)));
+  ASSERT_TRUE(sender_->Send(Wire(1)));
   target_ = nullptr;
   EXPECT_EQ(nccl_.num_aborts(), 1);
 }
@@ -224,14 +227,14 @@ TEST_F(NcclLinkTest, EachLinkIsOnItsOwn) {
       draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
   EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
   bad->Close();
-  ASSERT_TRUE(other->Send(Numbered(1)));
-  ASSERT_TRUE(peer->Expect(3));
-  ASSERT_TRUE(sender_->Send(Numbered(2)));
-  ASSERT_TRUE(receiver_->Expect(3));
+  ASSERT_TRUE(other->Send(Wire(1)));
+  ASSERT_TRUE(peer->Expect(12));
+  ASSERT_TRUE(sender_->Send(Wire(2)));
+  ASSERT_TRUE(receiver_->Expect(12));
   other_receiver.AwaitReceived(1);
   at_receiver_.AwaitReceived(1);
-  EXPECT_EQ(other_receiver.received()[0], ValuesOf(*Numbered(1)));
-  EXPECT_EQ(at_receiver_.received()[0], ValuesOf(*Numbered(2)));
+  EXPECT_EQ(other_receiver.received()[0], ValuesOf(Numbered(1)));
+  EXPECT_EQ(at_receiver_.received()[0], ValuesOf(Numbered(2)));
   other->Close();
   peer->Close();
 }

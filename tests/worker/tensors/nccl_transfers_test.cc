@@ -13,11 +13,17 @@
 #include "common/status_macros.h"
 #include "tests/worker/tensors/nccl_stand_in.h"
 #include "tests/worker/tensors/recording_sink.h"
+#include "worker/tensors/tensor_chunks.h"
 
 namespace nacre::worker {
 namespace {
 
 using ::testing::HasSubstr;
+
+absl::string_view BytesOf(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(float)};
+}
 
 // Both ends, driven by the test's thread.
 class TwoEnds {
@@ -59,14 +65,17 @@ class TwoEnds {
     });
     if (!ended) return absl::DeadlineExceededError("nothing is through");
     NACRE_RETURN_IF_ERROR(status);
-    return std::vector<float>(done.values.begin(), done.values.end());
+    std::vector<float> values(done.bytes.size() / sizeof(float));
+    DecodeValues(done.bytes, /*in_bf16=*/false, values.data());
+    return values;
   }
   absl::StatusOr<std::vector<float>> Pass(uint64_t number,
                                           const std::vector<float>& values) {
     NACRE_RETURN_IF_ERROR(AwaitRoom(&sender));
-    NACRE_RETURN_IF_ERROR(sender.PostSend(number, values));
+    NACRE_RETURN_IF_ERROR(sender.PostSend(number, BytesOf(values)));
     NACRE_RETURN_IF_ERROR(AwaitRoom(&receiver));
-    NACRE_RETURN_IF_ERROR(receiver.PostReceive(number, values.size()));
+    NACRE_RETURN_IF_ERROR(
+        receiver.PostReceive(number, values.size() * sizeof(float)));
     NACRE_ASSIGN_OR_RETURN(std::vector<float> came, Await(&receiver));
     NACRE_RETURN_IF_ERROR(Await(&sender).status());
     return came;
@@ -101,7 +110,7 @@ TEST(NcclTransfers, CarryEveryBit) {
       std::bit_cast<float>(0xffa00001u)};  // and a signalling one
   EXPECT_EQ(Bits(*ends.Pass(0, {})), Bits({}));
   EXPECT_EQ(Bits(*ends.Pass(1, awkward)), Bits(awkward));
-  const std::vector<float> most(NcclTransfers::kMaxValues, 0.1f);
+  const std::vector<float> most(NcclTransfers::kMaxBytes / sizeof(float), 0.1f);
   EXPECT_EQ(Bits(*ends.Pass(2, most)), Bits(most));
   EXPECT_EQ(Bits(*ends.Pass(3, {3})), Bits({3}));
 }
@@ -116,9 +125,10 @@ TEST(NcclTransfers, AFewAreUnderWayAndEndInOrder) {
     for (size_t i = 0; i < kMost; ++i) {
       const float value = static_cast<float>(round * kMost + i);
       ASSERT_EQ(TwoEnds::AwaitRoom(&ends.sender), absl::OkStatus());
-      ASSERT_EQ(ends.sender.PostSend(i, {value, -value}), absl::OkStatus());
+      ASSERT_EQ(ends.sender.PostSend(i, BytesOf({value, -value})),
+                absl::OkStatus());
       ASSERT_EQ(TwoEnds::AwaitRoom(&ends.receiver), absl::OkStatus());
-      ASSERT_EQ(ends.receiver.PostReceive(i, 2), absl::OkStatus());
+      ASSERT_EQ(ends.receiver.PostReceive(i, 8), absl::OkStatus());
     }
     // The last ones get onto their streams; there is no room for more.
     for (NcclTransfers* const end : {&ends.sender, &ends.receiver}) {
@@ -144,9 +154,10 @@ TEST(NcclTransfers, AnotherOnesValuesAreNotUsed) {
   ASSERT_EQ(ends.Open(), absl::OkStatus());
   for (uint64_t number = 1; number <= 2; ++number) {
     ASSERT_EQ(TwoEnds::AwaitRoom(&ends.sender), absl::OkStatus());
-    ASSERT_EQ(ends.sender.PostSend(number, {1, 2, 3}), absl::OkStatus());
+    ASSERT_EQ(ends.sender.PostSend(number, BytesOf({1, 2, 3})),
+              absl::OkStatus());
     ASSERT_EQ(TwoEnds::AwaitRoom(&ends.receiver), absl::OkStatus());
-    ASSERT_EQ(ends.receiver.PostReceive(number, 3), absl::OkStatus());
+    ASSERT_EQ(ends.receiver.PostReceive(number, 12), absl::OkStatus());
   }
   const absl::Status status = ends.Await(&ends.receiver).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -159,9 +170,9 @@ TEST(NcclTransfers, OfAnotherSizeIsAnotherOne) {
   TwoEnds ends(&nccl);
   ASSERT_EQ(ends.Open(), absl::OkStatus());
   ASSERT_EQ(TwoEnds::AwaitRoom(&ends.sender), absl::OkStatus());
-  ASSERT_EQ(ends.sender.PostSend(7, {1, 2, 3}), absl::OkStatus());
+  ASSERT_EQ(ends.sender.PostSend(7, BytesOf({1, 2, 3})), absl::OkStatus());
   ASSERT_EQ(TwoEnds::AwaitRoom(&ends.receiver), absl::OkStatus());
-  ASSERT_EQ(ends.receiver.PostReceive(7, 4), absl::OkStatus());
+  ASSERT_EQ(ends.receiver.PostReceive(7, 16), absl::OkStatus());
   EXPECT_THAT(std::string(ends.Await(&ends.receiver).status().message()),
               HasSubstr("transfer 7 of 3 values came in the place of 7 of 4"));
 }
@@ -172,7 +183,7 @@ TEST(NcclTransfers, WhatIsUnderWayEndsWithThem) {
     TwoEnds ends(&nccl);
     ASSERT_EQ(ends.Open(), absl::OkStatus());
     ASSERT_EQ(TwoEnds::AwaitRoom(&ends.sender), absl::OkStatus());
-    ASSERT_EQ(ends.sender.PostSend(1, {1}), absl::OkStatus());
+    ASSERT_EQ(ends.sender.PostSend(1, BytesOf({1})), absl::OkStatus());
     EXPECT_FALSE(*ends.sender.CanPost());
     EXPECT_TRUE(Eventually([&] { return ends.sender.CanPost().value(); }));
   }

@@ -1,108 +1,23 @@
-// Publisher and reader as two workers have them, over a real server, with the
-// values by a NCCL that is late, loses, reorders and aborts. What gRPC brings
-// is the yardstick.
+// Hidden states by a NCCL that is late, loses, reorders and aborts. What gRPC
+// brings is the yardstick.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <memory>
-#include <random>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
-#include "tests/worker/tensors/nccl_stand_in.h"
-#include "tests/worker/tensors/random_tensor.h"
-#include "tests/worker/tensors/recording_sink.h"
+#include "tests/worker/tensors/nccl_pair.h"
 #include "worker/tensors/chunk_convert.h"
-#include "worker/tensors/nccl_link.h"
-#include "worker/tensors/publisher_service.h"
-#include "worker/tensors/reader_client.h"
 
 namespace nacre::worker {
 namespace {
 
-constexpr absl::Duration kNever = absl::Hours(1);
-
-std::vector<uint32_t> BitsOf(const Tensor& tensor) {
-  std::vector<uint32_t> bits;
-  for (const float value : tensor.values.host()) {
-    bits.push_back(std::bit_cast<uint32_t>(value));
-  }
-  return bits;
-}
-
-// Any bits at all: NaNs, infinities, both zeros.
-Tensor AnyBits(uint64_t channel, int position, int size) {
-  Tensor tensor = RandomTensor(channel, position, size);
-  std::mt19937 random(static_cast<uint32_t>(position));
-  std::vector<float> values;
-  for (int i = 0; i < size; ++i) {
-    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
-  }
-  tensor.Own(std::move(values));
-  return tensor;
-}
-
-class NcclTransportTest : public ::testing::Test {
+class NcclTransportTest : public NcclPair {
  protected:
-  void Start(const NcclLinks::Options& options = {kNever, kNever}) {
-    options_ = options;
-    publisher_ = std::make_unique<TensorPublisherService>(Links());
-    server_ = *rpc::RpcServer::Start({}, {publisher_.get()});
-    reader_ =
-        std::make_unique<TensorReaderClient>(rpc::ChannelSecurity(), Links());
-  }
-  ~NcclTransportTest() override {
-    nccl_.HoldTransfers(false);
-    reader_ = nullptr;
-    publisher_->EndReaders(absl::UnavailableError("stopping"));
-    server_->Shutdown(absl::Seconds(10));
-    EXPECT_EQ(publisher_->stats().readers, 0);
-    EXPECT_EQ(publisher_->stats().links, 0);
-  }
-
-  std::unique_ptr<NcclLinks> Links() {
-    return std::make_unique<NcclLinks>(nccl_.Open(), options_);
-  }
-  std::shared_ptr<RecordingSink> Subscribe(TensorReader& reader,
-                                           uint64_t channel, size_t size) {
-    auto sink = std::make_shared<RecordingSink>();
-    const int before = publisher_->stats().subscriptions;
-    reader.Subscribe({server_->address(), channel, size, sink});
-    EXPECT_TRUE(
-        Eventually([&] { return publisher_->stats().subscriptions > before; }));
-    return sink;
-  }
-  // Of two positions and more, six numbers each.
-  std::shared_ptr<RecordingSink> SubscribeToRows(uint64_t channel) {
-    auto sink = std::make_shared<RecordingSink>();
-    TensorReader::Subscription subscription;
-    subscription.address = server_->address();
-    subscription.channel = channel;
-    subscription.num_values = 6;
-    subscription.sink = sink;
-    subscription.rows = {{1, 1, 3}, "", 100};
-    reader_->Subscribe(std::move(subscription));
-    EXPECT_TRUE(Eventually(
-        [&] { return publisher_->WantedRows(channel, 100).has_value(); }));
-    return sink;
-  }
-  void AwaitUp(int links = 1) {
-    EXPECT_TRUE(Eventually([&] { return publisher_->stats().links == links; }));
-  }
-  void AwaitFailure() {
-    EXPECT_TRUE(Eventually([this] {
-      return publisher_->stats().link_failures == 1 &&
-             reader_->stats().link_failures == 1;
-    }));
-    EXPECT_EQ(publisher_->stats().links, 0);
-    EXPECT_EQ(reader_->stats().links, 0);
-  }
   // Whatever has become of the link.
   void ExpectNewestArrives(RecordingSink* sink, int position, int size) {
     const Tensor sent = AnyBits(5, position, size);
@@ -115,12 +30,6 @@ class NcclTransportTest : public ::testing::Test {
     EXPECT_EQ(came.tag, sent.tag);
     EXPECT_EQ(came.shape, sent.shape);
   }
-
-  NcclStandIn nccl_;
-  NcclLinks::Options options_;
-  std::unique_ptr<TensorPublisherService> publisher_;
-  std::unique_ptr<rpc::RpcServer> server_;
-  std::unique_ptr<TensorReaderClient> reader_;
 };
 
 // One reader has NCCL, the other has not: each tensor is the same in every bit.
@@ -269,7 +178,7 @@ TEST_F(NcclTransportTest, ALinkThatNeverComesUpLeavesGrpc) {
 
 TEST_F(NcclTransportTest, TensorsThatAreTooLargeGoOverGrpc) {
   Start();
-  constexpr int kSize = int{NcclTransfers::kMaxValues} + 1;
+  constexpr int kSize = int{NcclTransfers::kMaxBytes / sizeof(float)} + 1;
   const auto sink = Subscribe(*reader_, 5, kSize);
   AwaitUp();
   ExpectNewestArrives(sink.get(), 1, kSize);
@@ -327,28 +236,6 @@ TEST_F(NcclTransportTest, ATensorOfAnotherSizeEndsItsChannelAlone) {
   EXPECT_EQ(reader_->stats().received_over_links, 2u);
 }
 
-// A reader with NCCL and a publisher without.
-// Keys and values go over the stream, beside a link that stays up.
-TEST_F(NcclTransportTest, RowsGoOverGrpc) {
-  Start();
-  const auto hidden = Subscribe(*reader_, 5, 100);
-  AwaitUp();
-  ExpectNewestArrives(hidden.get(), 1, 100);
-  const auto rows = SubscribeToRows(6);
-  Tensor sent = AnyBits(6, 0, 12);
-  sent.tag.is_rows = true;
-  sent.tag.epoch = 0;
-  sent.shape = {2, 6};
-  publisher_->PublishRows(sent);
-  const Tensor came = rows->AwaitTensor().tensor;
-  EXPECT_EQ(came.tag, sent.tag);
-  EXPECT_EQ(came.shape, sent.shape);
-  EXPECT_EQ(BitsOf(came), BitsOf(sent));
-  ExpectNewestArrives(hidden.get(), 2, 100);
-  EXPECT_EQ(reader_->stats().links, 1);
-  EXPECT_EQ(reader_->stats().received_over_links, 2u);
-}
-
 TEST_F(NcclTransportTest, WhatCallsItselfRowsIsNoHiddenState) {
   Start();
   const auto hidden = Subscribe(*reader_, 5, 100);
@@ -362,6 +249,7 @@ TEST_F(NcclTransportTest, WhatCallsItselfRowsIsNoHiddenState) {
   EXPECT_EQ(hidden->num_tensors(), 0u);
 }
 
+// A reader with NCCL and a publisher without.
 TEST_F(NcclTransportTest, APublisherWithoutNcclIsReadOverGrpc) {
   Start();
   TensorPublisherService without;

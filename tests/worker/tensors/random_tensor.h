@@ -4,11 +4,13 @@
 #define TESTS_WORKER_TENSORS_RANDOM_TENSOR_H_
 
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "worker/tensors/tensor.h"
+#include "worker/tensors/tensor_chunks.h"
 
 namespace nacre::worker {
 
@@ -23,6 +25,10 @@ inline Tensor RandomTensor(uint64_t channel, int position, int size) {
   }
   tensor.Own(std::move(values));
   return tensor;
+}
+
+inline std::shared_ptr<const WireTensor> OnWire(const Tensor& tensor) {
+  return std::make_shared<const WireTensor>(Encode(tensor));
 }
 
 // Of a tensor on the host.

@@ -116,6 +116,40 @@ TEST(TensorChunks, WhatIsEncodedIsSharedOrCopied) {
   }
 }
 
+TEST(TensorChunks, RowsAreCutWhereATransferEnds) {
+  Tensor tensor = RandomTensor(5, 40, 7 * 10);
+  tensor.tag.is_rows = true;
+  tensor.shape = {7, 10};
+  for (const bool in_bf16 : {false, true}) {
+    tensor.in_bf16 = in_bf16;
+    const auto whole = OnWire(tensor);
+    const size_t row_bytes = 10 * ElementBytes(in_bf16);
+    for (size_t most = 1; most <= 8; ++most) {
+      const auto runs = CutRows(whole, most * row_bytes + row_bytes / 2);
+      EXPECT_EQ(runs.size(), (7 + most - 1) / most);
+      int position = 40;
+      std::string bytes;
+      for (const auto& run : runs) {
+        EXPECT_EQ(run->tag.position, position);
+        EXPECT_TRUE(run->tag.is_rows);
+        EXPECT_EQ(run->in_bf16, in_bf16);
+        ASSERT_EQ(run->shape.size(), 2u);
+        EXPECT_LE(run->shape[0], static_cast<int>(most));
+        EXPECT_EQ(run->shape[1], 10);
+        EXPECT_EQ(run->bytes.size(),
+                  static_cast<size_t>(run->shape[0]) * row_bytes);
+        EXPECT_EQ(run->owner, whole->owner) << "they share the bytes";
+        position += run->shape[0];
+        bytes.append(run->bytes.data(), run->bytes.size());
+      }
+      EXPECT_EQ(bytes, whole->bytes);
+    }
+    const auto as_it_is = CutRows(whole, row_bytes - 1);
+    ASSERT_EQ(as_it_is.size(), 1u);
+    EXPECT_EQ(as_it_is[0], whole);
+  }
+}
+
 TEST(TensorChunks, AFirstChunkBeginsAnewWhateverTheLastTensorCameTo) {
   const Tensor left = RandomTensor(1, 1, 16), next = RandomTensor(2, 2, 16);
   TensorAssembler assembler;

@@ -31,6 +31,8 @@ TEST(TensorMetricsTest, WhatATargetSends) {
   stats.links = 5;
   stats.link_failures = 6;
   stats.sent_over_links = 7;
+  stats.sent_bytes_over_links = 32;
+  stats.rows_sent_again = 8;
   const Samples samples = telemetry::Collect(OfTarget(stats));
   const std::string own = "{role=\"target\",worker=\"host:1\"}";
   const Samples expected = {
@@ -40,7 +42,9 @@ TEST(TensorMetricsTest, WhatATargetSends) {
       {"nacre_target_tensors_replaced_total" + own, 4},
       {"nacre_target_tensor_nccl_links" + own, 5},
       {"nacre_target_tensor_nccl_failures_total" + own, 6},
-      {"nacre_target_tensors_sent_nccl_total" + own, 7}};
+      {"nacre_target_tensors_sent_nccl_total" + own, 7},
+      {"nacre_target_tensor_bytes_sent_nccl_total" + own, 32},
+      {"nacre_target_rows_sent_again_total" + own, 8}};
   EXPECT_EQ(samples, expected);
 }
 
@@ -53,6 +57,7 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
   stats.links = 3;
   stats.link_failures = 6;
   stats.received_over_links = 7;
+  stats.received_bytes_over_links = 112;
   stats.lost_with_links = 8;
   TensorUse use;
   use.used = 5;
@@ -83,7 +88,8 @@ TEST(TensorMetricsTest, WhatADraftMakesOfThem) {
       {"nacre_draft_tensor_channels_lost_total" + own, 1 + 15},
       {"nacre_draft_tensor_nccl_links" + own, 3},
       {"nacre_draft_tensor_nccl_failures_total" + own, 6},
-      {"nacre_draft_tensors_received_nccl_total" + own, 7}};
+      {"nacre_draft_tensors_received_nccl_total" + own, 7},
+      {"nacre_draft_tensor_bytes_received_nccl_total" + own, 112}};
   EXPECT_EQ(samples, expected);
 }
 
