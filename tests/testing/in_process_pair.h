@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <random>
 #include <string>
 #include <utility>
@@ -16,10 +17,13 @@
 #include "common/check.h"
 #include "common/sampling_params.h"
 #include "draft_worker/draft_engine.h"
+#include "model/feature_source.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/session_schedule.h"
 #include "target_worker/target_engine.h"
+#include "worker/tensors/tensor_publisher.h"
+#include "worker/tensors/tensor_reader.h"
 
 namespace nacre::testing {
 
@@ -62,6 +66,13 @@ struct PairExtras {
   bool gate_timeouts = true;                // of the target
   worker::FeatureFile* features = nullptr;  // of the draft
   int64_t tick_ns = 100'000;                // between two things that happen
+  // How rows get from the target to the draft, which dials that address. Null:
+  // they do not.
+  worker::TensorPublisher* published = nullptr;
+  worker::TensorReader* read = nullptr;
+  std::string address = {};
+  model::FeatureSource* feature_source = nullptr;  // of the target
+  std::function<void()> settle = nullptr;  // called before an engine runs
 };
 
 class InProcessPair {
@@ -70,6 +81,8 @@ class InProcessPair {
   InProcessPair(model::LanguageModel* target, model::LanguageModel* draft,
                 uint64_t seed, PairExtras extras = {})
       : tick_ns_(extras.tick_ns),
+        address_(extras.address),
+        settle_(extras.settle),
         draft_vocab_size_(draft->info().vocab_size),
         eos_ids_(target->info().eos_token_ids),
         random_(seed),
@@ -80,14 +93,17 @@ class InProcessPair {
                    from_target_.push_back(std::move(events));
                  },
              .now_ns = [this] { return now_ns_; },
-             .gate_timeouts = extras.gate_timeouts}),
+             .gate_timeouts = extras.gate_timeouts,
+             .tensors = extras.published,
+             .feature_source = extras.feature_source}),
         draft_({.model = draft,
                 .send =
                     [this](worker::StreamId, draft_worker::DraftEvents events) {
                       from_draft_.push_back(std::move(events));
                     },
                 .now_ns = [this] { return now_ns_; },
-                .features = extras.features}) {}
+                .features = extras.features,
+                .tensors = extras.read}) {}
 
   std::vector<int32_t> Generate(const PairRequest& request) {
     ++session_id_;
@@ -104,6 +120,7 @@ class InProcessPair {
     for (int64_t rounds = 0; !finished; ++rounds) {
       NACRE_CHECK(rounds < 1000000, "the session makes no progress");
       now_ns_ += tick_ns_;  // gates time out when nothing else happens
+      if (settle_ != nullptr) settle_();
       switch (random_() % 4) {
         case 0:
           NACRE_CHECK(target_.RunOnce().ok(), "the target failed");
@@ -151,6 +168,8 @@ class InProcessPair {
     open.sampling = request.sampling;
     open.plan = schedule.plan().target;
     open.verification = request.verification;
+    // A channel is one session's.
+    if (!address_.empty()) open.kv_channel = session_id_;
     if (schedule.wants_draft()) {
       open.has_draft = true;
       open.epoch = schedule.AttachDraft();
@@ -166,6 +185,8 @@ class InProcessPair {
       draft.plan = schedule.plan().draft;
       draft.verification = request.verification;
       draft.policy = request.policy;
+      draft.hidden_address = address_;
+      draft.kv_channel = open.kv_channel;
       draft_worker::DraftCommands commands;
       commands.stream = 1;
       commands.open.push_back(std::move(draft));
@@ -226,6 +247,8 @@ class InProcessPair {
   }
 
   const int64_t tick_ns_;
+  const std::string address_;
+  const std::function<void()> settle_;
   const int draft_vocab_size_;
   const std::vector<int32_t> eos_ids_;
   std::mt19937_64 random_;
