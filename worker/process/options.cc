@@ -379,7 +379,8 @@ void PaceOfSteps::RegisterAs(absl::string_view name, absl::string_view help,
 }
 
 void TensorFlags::Register(FlagSet* flags) {
-  std::string help = "how hidden states go from targets to drafts:";
+  std::string help =
+      "how targets' hidden states, keys, values and features go to drafts:";
   const char* separator = " ";
   for (const TensorTransport& each : TensorTransports()) {
     absl::StrAppend(&help, separator, each.name, ", ", each.way);

@@ -89,7 +89,7 @@ struct PolicyFlags {
   void Register(FlagSet* flags);
 };
 
-// Which way hidden states go from targets to drafts.
+// Which way drafts get hidden states, keys, values and features of targets.
 struct TensorFlags {
   const TensorTransport* transport = &TensorTransports().front();
 
