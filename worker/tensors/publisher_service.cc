@@ -130,18 +130,24 @@ class TensorPublisherService::Reader final
     ForgetRows(channel);
   }
 
-  // The link is over: of such a channel nothing that was sent is to come any
-  // more. How many rows were not sent; nullopt: its rows went over the stream
-  // alone.
-  absl::optional<int> TakeBackRows(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
+  // The link is over: of such a channel nothing that went over it is to come
+  // any more. nullopt: its rows went over the stream alone.
+  struct TakenBack {
+    int first = 0;       // position on the link
+    int num_queued = 0;  // rows that were not sent yet
+  };
+  absl::optional<TakenBack> TakeBackRows(uint64_t channel)
+      ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    if (on_link_.erase(channel) == 0) return absl::nullopt;
-    int count = 0;
+    const auto it = on_link_.find(channel);
+    if (it == on_link_.end()) return absl::nullopt;
+    TakenBack taken = {it->second, 0};
+    on_link_.erase(it);
     for (const auto& tensor : rows_) {
-      if (tensor->tag.channel == channel) count += tensor->shape[0];
+      if (tensor->tag.channel == channel) taken.num_queued += tensor->shape[0];
     }
     ForgetRows(channel);
-    return count;
+    return taken;
   }
 
   // The reader has said where it is: all rows go over the stream now.
@@ -269,7 +275,7 @@ class TensorPublisherService::Reader final
       case LinkSender::Way::kLink:
         transfer_ = link_.SendRows(rows);
         if (transfer_ == 0) return false;
-        on_link_.insert(rows->tag.channel);
+        on_link_.try_emplace(rows->tag.channel, rows->tag.position);
         return true;
       case LinkSender::Way::kLater:
         return false;
@@ -340,10 +346,10 @@ class TensorPublisherService::Reader final
   LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<const WireTensor>> rows_ ABSL_GUARDED_BY(mu_);
   // Channels: in rows_; of these, those that could have had more; and those of
-  // which some went over the link.
+  // which some went over the link, with the first one's position.
   absl::flat_hash_set<uint64_t> with_rows_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<uint64_t> behind_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<uint64_t> on_link_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<uint64_t, int> on_link_ ABSL_GUARDED_BY(mu_);
   bool has_caught_up_ ABSL_GUARDED_BY(mu_) = false;  // one of behind_
   std::deque<v1::ChannelError> errors_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
@@ -460,6 +466,8 @@ void TensorPublisherService::SkipRows(uint64_t channel,
   if (it == rows_.end()) return;
   for (RowsReader& each : it->second) {
     if (each.wanted != wanted || to <= wanted.first) continue;
+    each.skipped_to = to;
+    each.num_skipped = to - wanted.first;
     each.wanted.end += to - wanted.first;
     each.wanted.first = to;
   }
@@ -490,12 +498,12 @@ void TensorPublisherService::OnRequest(Reader* reader,
   }
 }
 
-TensorPublisher::RowsWanted* TensorPublisherService::FindRows(
+TensorPublisherService::RowsReader* TensorPublisherService::FindRows(
     const Reader* reader, uint64_t channel) {
   const auto it = rows_.find(channel);
   if (it == rows_.end()) return nullptr;
   for (RowsReader& each : it->second) {
-    if (each.reader == reader) return &each.wanted;
+    if (each.reader == reader) return &each;
   }
   return nullptr;
 }
@@ -503,16 +511,23 @@ TensorPublisher::RowsWanted* TensorPublisherService::FindRows(
 void TensorPublisherService::ResumeRows(Reader* reader,
                                         const v1::TensorRequest& request) {
   for (const v1::RowsRequest& rows : request.rows()) {
-    RowsWanted* const wanted = FindRows(reader, rows.channel());
+    RowsReader* const known = FindRows(reader, rows.channel());
     // Not one that it has opened anew.
-    if (wanted == nullptr || wanted->epoch != rows.epoch()) continue;
-    const absl::optional<int> queued = reader->TakeBackRows(rows.channel());
-    if (!queued.has_value()) continue;
+    if (known == nullptr || known->wanted.epoch != rows.epoch()) continue;
+    const auto taken = reader->TakeBackRows(rows.channel());
+    if (!taken.has_value()) continue;
+    RowsWanted& wanted = known->wanted;
     const RowsWanted there = ToWanted(rows);
+    // Those before the link come over the stream, if they have not yet.
+    const int first = std::max(there.first, taken->first);
     rows_sent_again_ += static_cast<uint64_t>(
-        std::max(0, wanted->first - *queued - there.first));
-    wanted->first = there.first;
-    wanted->end = there.end;
+        std::max(0, wanted.first - taken->num_queued - first));
+    wanted.first = first;
+    wanted.end = there.end;
+    // It is to see that these are lost.
+    if (there.first < known->skipped_to && known->skipped_to <= first) {
+      wanted.end += known->num_skipped;
+    }
   }
   if (reader->LeaveLink()) Schedule(reader);
   WakeOwner();
@@ -547,8 +562,8 @@ void TensorPublisherService::SubscribeRows(Reader* reader,
                                            const v1::RowsRequest& request) {
   const RowsWanted wanted = ToWanted(request);
   const uint64_t channel = request.channel();
-  if (RowsWanted* const known = FindRows(reader, channel); known != nullptr) {
-    known->end = std::max(known->end, wanted.end);
+  if (RowsReader* const known = FindRows(reader, channel); known != nullptr) {
+    known->wanted.end = std::max(known->wanted.end, wanted.end);
     WakeOwner();
     return;
   }

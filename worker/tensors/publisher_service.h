@@ -66,6 +66,14 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
 
  private:
   class Reader;
+  // Of rows, with what it wants.
+  struct RowsReader {
+    Reader* reader = nullptr;
+    RowsWanted wanted;
+    // The last that were lost: those before `skipped_to`.
+    int skipped_to = 0;
+    int num_skipped = 0;
+  };
 
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void OnRequest(Reader* reader, const v1::TensorRequest& request)
@@ -82,7 +90,7 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   void ResumeRows(Reader* reader, const v1::TensorRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Null: it has none of that channel's.
-  RowsWanted* FindRows(const Reader* reader, uint64_t channel)
+  RowsReader* FindRows(const Reader* reader, uint64_t channel)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Unsubscribe(Reader* reader, uint64_t channel)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -105,11 +113,6 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::vector<Reader*>> by_channel_
       ABSL_GUARDED_BY(mu_);
-  // Those of rows, with what each wants.
-  struct RowsReader {
-    Reader* reader = nullptr;
-    RowsWanted wanted;
-  };
   absl::flat_hash_map<uint64_t, std::vector<RowsReader>> rows_
       ABSL_GUARDED_BY(mu_);
   // The size of rows_. The engine asks for it between all steps without the

@@ -483,13 +483,34 @@ TEST_F(NcclRows, WhatIsLostBeforeThemIsToldAgain) {
   rows->Await(400);
   AwaitFailure();
   EXPECT_EQ(rows->first(), 300);
-  EXPECT_EQ(publisher_->stats().rows_sent_again, 400u);
+  EXPECT_EQ(publisher_->stats().rows_sent_again, 100u);
   engine_->AwaitTurn();
   engine_->AwaitTurn();
   EXPECT_EQ(rows->next(), 400);
   // What it asks for later counts.
   rows->Ask(410);
   rows->Await(410);
+}
+
+// What has come before the link is lost was after such a gap: the draft is
+// still owed as many as it has asked for, whatever it says before it knows.
+TEST_F(NcclRows, WhatItIsOwedDoesNotShrinkWithTheLink) {
+  StartEngine({{5, kFeatures, 300}});
+  const auto rows = Read(*reader_, 5, kFeatures, /*end=*/100);
+  AwaitUp();
+  engine_->StepTo(350, absl::ZeroDuration());
+  rows->Await(350);
+  EXPECT_EQ(rows->first(), 300);
+  reader_->WantRows(5, 120);
+  nccl_.HoldTransfers(true);
+  engine_->StepTo(1000, absl::ZeroDuration());
+  engine_->AwaitSteps();
+  EXPECT_EQ(rows->next(), 350);
+  nccl_.FailRank(1, absl::InternalError("remote process exited"));
+  rows->Await(400);
+  AwaitFailure();
+  engine_->AwaitTurn();
+  EXPECT_EQ(rows->next(), 400);
 }
 
 // Rows and hidden states share the link, and leave it together.
