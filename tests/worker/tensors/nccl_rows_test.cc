@@ -641,6 +641,29 @@ TEST_F(NcclRows, TheyGoOnWhereTheReaderSays) {
   }
 }
 
+// The reader has not read what came over the stream when it says where it is.
+TEST_F(NcclRows, ThoseOfBeforeTheLinkDoNotComeTwice) {
+  StartEngine({{5, kKeys}});
+  NcclLinks links(nccl_.Open(), options_);
+  OddReader reader(server_->address(), &links);
+  reader.Say(RequestOf(5, kKeys, 0, 10));
+  engine_->StepTo(5, absl::ZeroDuration());
+  for (int come = 0; come < 5;) {
+    const v1::TensorChunk chunk = reader.AwaitChunk();
+    EXPECT_EQ(chunk.link_transfer(), 0u);
+    come += static_cast<int>(chunk.shape(0));
+  }
+  reader.Join({});
+  AwaitUp();
+  engine_->StepTo(8, absl::ZeroDuration());
+  EXPECT_NE(reader.AwaitChunk().link_transfer(), 0u);
+  reader.Say(Failed(RequestOf(5, kKeys, 2, 10)));
+  const v1::TensorChunk chunk = reader.AwaitChunk();
+  EXPECT_EQ(chunk.link_transfer(), 0u);
+  EXPECT_EQ(chunk.position(), 5u);
+  EXPECT_EQ(publisher_->stats().rows_sent_again, 3u);
+}
+
 // The publisher has seen the failure. What the reader has is known only once
 // it says so.
 TEST_F(NcclRows, UntilTheReaderSaysWhereItIsTheyWait) {
