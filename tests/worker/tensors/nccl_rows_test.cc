@@ -6,229 +6,23 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "common/rpc/channel.h"
 #include "tests/worker/tensors/nccl_pair.h"
+#include "tests/worker/tensors/row_ends.h"
 #include "worker/tensors/chunk_convert.h"
 
 namespace nacre::worker {
 namespace {
 
-constexpr uint32_t kEpoch = 9;
-
-// What a draft reads.
-struct Kind {
-  std::string name;
-  model::TargetRowShape shape;
-  bool in_bf16 = false;
-};
-model::TargetRowShape FeatureShape(int count) {
-  model::TargetRowShape shape;
-  shape.num_features = count;
-  return shape;
-}
 // Sizes of no power of two; the second one's rows have an odd number of words.
-const Kind kKeys = {"Keys", {2, 3, 100}, false};
-const Kind kFeatures = {"Features", FeatureShape(1001), true};
-
-// A row of a channel, which says where it is.
-std::vector<float> RowOf(uint64_t channel, int position, int size) {
-  return ValuesOf(
-      AnyBits(channel, static_cast<int>(channel) * 10000 + position, size));
-}
-
-// A target engine's thread as far as its rows are concerned: it has one more
-// position of each session with each step, as RowPublisher sends what readers
-// want of them.
-class RowEngine {
- public:
-  struct Session {
-    uint64_t channel = 0;
-    Kind kind;
-    int first = 0;  // before it there are no features
-  };
-
-  RowEngine(TensorPublisherService* publisher, std::vector<Session> sessions)
-      : publisher_(publisher), sessions_(std::move(sessions)) {
-    publisher_->SetRowsWanted([this] { ++wakes_; });
-    thread_ = std::thread([this] { Run(); });
-  }
-  ~RowEngine() {
-    stopping_ = true;
-    thread_.join();
-    publisher_->SetRowsWanted(nullptr);
-  }
-
-  // Steps until there are as many positions. Without a pause more are made
-  // than one run holds.
-  void StepTo(int there, absl::Duration pause = absl::Microseconds(50)) {
-    pause_us_ = absl::ToInt64Microseconds(pause);
-    goal_ = there;
-  }
-  void AwaitSteps() {
-    EXPECT_TRUE(Eventually([this] { return there_ >= goal_; }));
-  }
-  // Steps are made and readers are looked at.
-  void AwaitTurn() {
-    const int before = turns_;
-    EXPECT_TRUE(Eventually([&] { return turns_ > before + 1; }));
-  }
-
- private:
-  void Run() {
-    while (!stopping_) {
-      if (there_ < goal_) {
-        there_ = pause_us_ == 0 ? goal_.load() : there_ + 1;
-      } else if (wakes_.exchange(0) == 0) {
-        ++turns_;
-        absl::SleepFor(absl::Microseconds(100));
-        continue;
-      }
-      for (const Session& session : sessions_) {
-        for (int i = 0; i < 8 && PublishRows(session); ++i) {
-        }
-      }
-      ++turns_;
-      absl::SleepFor(absl::Microseconds(pause_us_.load()));
-    }
-  }
-
-  bool PublishRows(const Session& session) {
-    const auto wanted = publisher_->WantedRows(session.channel, there_);
-    if (!wanted.has_value()) return false;
-    if (wanted->first < session.first) {
-      publisher_->SkipRows(session.channel, *wanted, session.first);
-      return true;
-    }
-    const int size = session.kind.shape.row_size();
-    const int most = std::max(1, (1 << 18) / size);
-    const int count =
-        std::min({wanted->end, there_.load(), wanted->first + most}) -
-        wanted->first;
-    Tensor rows;
-    rows.tag.channel = session.channel;
-    rows.tag.epoch = kEpoch;
-    rows.tag.position = wanted->first;
-    rows.tag.is_rows = true;
-    rows.in_bf16 = session.kind.in_bf16;
-    rows.shape = {count, size};
-    std::vector<float> values;
-    for (int i = 0; i < count; ++i) {
-      const auto row = RowOf(session.channel, wanted->first + i, size);
-      values.insert(values.end(), row.begin(), row.end());
-    }
-    rows.values = kernels::FloatView(values);
-    publisher_->PublishRows(rows);
-    return true;
-  }
-
-  TensorPublisherService* const publisher_;
-  const std::vector<Session> sessions_;
-  std::atomic<bool> stopping_{false};
-  std::atomic<int> wakes_{0};
-  std::atomic<int> goal_{0};
-  std::atomic<int> there_{0};
-  std::atomic<int> turns_{0};
-  std::atomic<int64_t> pause_us_{50};
-  std::thread thread_;
-};
-
-// A draft's session: it has asked for so many rows, and knows those that came.
-class RowSession final : public TensorSink {
- public:
-  RowSession(TensorReader* reader, std::string address, uint64_t channel,
-             const Kind& kind, int end)
-      : reader_(reader),
-        channel_(channel),
-        size_(static_cast<size_t>(kind.shape.row_size())),
-        asked_(end) {
-    subscription_.address = std::move(address);
-    subscription_.channel = channel;
-    subscription_.num_values = size_;
-    subscription_.rows = {kind.shape, "", end, kEpoch, ""};
-  }
-  static std::shared_ptr<RowSession> Subscribe(TensorReader* reader,
-                                               const std::string& address,
-                                               uint64_t channel,
-                                               const Kind& kind,
-                                               int end = 10000) {
-    auto session =
-        std::make_shared<RowSession>(reader, address, channel, kind, end);
-    session->subscription_.sink = session;
-    reader->Subscribe(std::exchange(session->subscription_, {}));
-    return session;
-  }
-
-  void OnTensor(ReceivedTensor received) override {
-    const Tensor& rows = received.tensor;
-    const std::vector<uint32_t> bits = BitsOf(rows);
-    absl::MutexLock lock(&mu_);
-    if (rows.tag.position != next_) {
-      EXPECT_EQ(next_, 0) << "rows in the middle are missing, or came again";
-      EXPECT_GT(rows.tag.position, next_);
-      asked_ += rows.tag.position - next_;
-      first_ = rows.tag.position;
-    }
-    next_ = rows.tag.position + rows.shape[0];
-    EXPECT_LE(next_, asked_) << "more than was asked for";
-    bits_.insert(bits_.end(), bits.begin(), bits.end());
-    largest_ = std::max(largest_, rows.wire_bytes());
-  }
-  void OnLost(uint64_t, const absl::Status& status) override {
-    ADD_FAILURE() << "a channel is lost: " << status;
-  }
-
-  // For more.
-  void Ask(int end) {
-    {
-      absl::MutexLock lock(&mu_);
-      asked_ = end;
-    }
-    reader_->WantRows(channel_, end);
-  }
-  // All before it have come.
-  void Await(int end) {
-    EXPECT_TRUE(Eventually([&] { return next() >= end; }))
-        << next() << " of " << end;
-  }
-  int next() const {
-    absl::MutexLock lock(&mu_);
-    return next_;
-  }
-  int first() const {
-    absl::MutexLock lock(&mu_);
-    return first_;
-  }
-  std::vector<uint32_t> bits() const {
-    absl::MutexLock lock(&mu_);
-    return bits_;
-  }
-  size_t largest() const {  // tensor, in bytes
-    absl::MutexLock lock(&mu_);
-    return largest_;
-  }
-  size_t size() const { return size_; }
-
- private:
-  TensorReader* const reader_;
-  const uint64_t channel_;
-  const size_t size_;
-  TensorReader::Subscription subscription_;
-  mutable absl::Mutex mu_;
-  int first_ ABSL_GUARDED_BY(mu_) = 0;
-  int next_ ABSL_GUARDED_BY(mu_) = 0;
-  int asked_ ABSL_GUARDED_BY(mu_);
-  std::vector<uint32_t> bits_ ABSL_GUARDED_BY(mu_);
-  size_t largest_ ABSL_GUARDED_BY(mu_) = 0;
-};
+const RowKind kKeys = {"Keys", {2, 3, 100}, false};
+const RowKind kFeatures = {"Features", FeatureShape(1001), true};
 
 class NcclRows : public NcclPair {
  protected:
@@ -244,12 +38,12 @@ class NcclRows : public NcclPair {
         std::make_unique<RowEngine>(publisher_.get(), std::move(sessions));
   }
   std::shared_ptr<RowSession> Read(TensorReader& reader, uint64_t channel,
-                                   const Kind& kind, int end = 10000) {
+                                   const RowKind& kind, int end = 10000) {
     return RowSession::Subscribe(&reader, server_->address(), channel, kind,
                                  end);
   }
   // Subscribes at both readers; the link is up.
-  void ReadByBoth(uint64_t channel, const Kind& kind) {
+  void ReadByBoth(uint64_t channel, const RowKind& kind) {
     rows_[channel] = {Read(*reader_, channel, kind),
                       Read(*by_grpc_, channel, kind)};
     AwaitUp();
@@ -284,7 +78,7 @@ class NcclRows : public NcclPair {
 };
 
 class NcclRowsOfAKind : public NcclRows,
-                        public ::testing::WithParamInterface<Kind> {};
+                        public ::testing::WithParamInterface<RowKind> {};
 
 TEST_P(NcclRowsOfAKind, AreThoseOfGrpcBitForBit) {
   StartEngine({{5, GetParam()}});
@@ -454,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, NcclRowsOfAKind,
 
 // Such rows are few; hidden states beside them keep the link.
 TEST_F(NcclRows, ARowThatNoTransferHoldsComesOverGrpc) {
-  const Kind large = {"Large", {64, 2, 512}, false};
+  const RowKind large = {"Large", {64, 2, 512}, false};
   StartEngine({{5, large}});
   const auto hidden = Subscribe(*reader_, 6, 10);
   AwaitUp();
@@ -587,8 +381,8 @@ class OddReader final : public LinkListener {
   std::shared_ptr<SideLink> link_;
 };
 
-v1::TensorRequest RequestOf(uint64_t channel, const Kind& kind, int first,
-                            int end, uint32_t epoch = kEpoch) {
+v1::TensorRequest RequestOf(uint64_t channel, const RowKind& kind, int first,
+                            int end, uint32_t epoch = kRowsEpoch) {
   v1::TensorRequest request;
   v1::RowsRequest* const rows = request.add_rows();
   rows->set_channel(channel);
@@ -617,7 +411,7 @@ TEST_F(NcclRows, TheyGoOnWhereTheReaderSays) {
   };
   for (const Case& each :
        {Case{RequestOf(5, kKeys, 2, 20), 2},
-        Case{RequestOf(5, kKeys, 2, 20, kEpoch + 1), 10},
+        Case{RequestOf(5, kKeys, 2, 20, kRowsEpoch + 1), 10},
         Case{RequestOf(6, kKeys, 2, 20), 10}, Case{v1::TensorRequest(), 10}}) {
     OddReader reader(server_->address(), &links);
     reader.Join(RequestOf(5, kKeys, 0, 10));
