@@ -24,8 +24,9 @@ struct PairCells {
   static constexpr int kTilesTogether = 4;
 };
 
-// The sums of a tile. In registers, since all loops over them are unrolled where
-// they are a local variable; else GCC keeps a copy of all of them in memory.
+// The sums of a tile. In registers, since all loops over them are unrolled
+// where they are a local variable; else GCC keeps a copy of all of them in
+// memory.
 template <int kRows>
 struct PairSums {
   __m512 of[kRows][kUnitVectors];
