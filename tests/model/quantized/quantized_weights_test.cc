@@ -421,7 +421,7 @@ TEST(QuantizedWeightsTest, TheHeadHasNoBiasesThatTheConfigLacksEither) {
 }
 
 TEST(QuantizedWeightsTest, AnActivationHasNoScales) {
-  const std::string scales = "model.layers.1.mlp.act.scales";
+  const std::string scales = "model.layers.0.mlp.act.scales";
   const absl::Status status = LoadChanged("awq", [&](RawTensors* all) {
     (*all)[scales] = {"F16", {32}, std::string(64, '\0')};
   });
