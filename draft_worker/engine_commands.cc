@@ -27,8 +27,8 @@ void DraftEngine::ApplyToSessions(DraftCommands& commands) {
   for (worker::ReceivedTensor& received : commands.tensors) {
     if (!rows_.OnArrived(received)) hidden_.OnArrived(std::move(received));
   }
-  for (const uint64_t channel : commands.tensors_lost) {
-    if (!rows_.OnLost(channel)) hidden_.OnLost(channel);
+  for (const LostChannel& lost : commands.tensors_lost) {
+    if (!rows_.OnLost(lost)) hidden_.OnLost(lost);
   }
 }
 

@@ -27,7 +27,7 @@ void HiddenReader::Subscribe(Session& session, OpenDraft& open) {
   by_channel_[open.hidden_channel] = &session;
   parts_.tensors->Subscribe({std::move(open.hidden_address),
                              open.hidden_channel, static_cast<size_t>(size),
-                             inbox_});
+                             inbox_->NewSink(open.epoch)});
 }
 
 void HiddenReader::Unsubscribe(Session& session) {
@@ -52,10 +52,12 @@ void HiddenReader::OnArrived(worker::ReceivedTensor received) {
   CountStale(session.hidden->num_stale() - num_stale);
 }
 
-void HiddenReader::OnLost(uint64_t channel) {
-  const auto it = by_channel_.find(channel);
+void HiddenReader::OnLost(const LostChannel& lost) {
+  const auto it = by_channel_.find(lost.channel);
   if (it == by_channel_.end()) return;
   Session& session = *it->second;
+  // Of the target before this one.
+  if (lost.epoch != session.schedule.epoch()) return;
   by_channel_.erase(it);
   session.hidden.reset();
   session.length->OnTargetHidden({});

@@ -47,7 +47,7 @@ class HiddenReader {
   void Unsubscribe(Session& session);
 
   void OnArrived(worker::ReceivedTensor received);
-  void OnLost(uint64_t channel);
+  void OnLost(const LostChannel& lost);
   // After a commit, of a session that reads them: the policy's state is of the
   // past.
   void Renew(Session& session);

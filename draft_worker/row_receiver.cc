@@ -92,7 +92,7 @@ void RowReceiver::Subscribe(Session& session, const OpenDraft& open) {
   subscription.address = open.hidden_address;
   subscription.channel = seen.channel;
   subscription.num_values = static_cast<size_t>(reader->shape().row_size());
-  subscription.sink = inbox_;
+  subscription.sink = inbox_->NewSink(session.schedule.epoch());
   subscription.rows = {
       .shape = reader->shape(),
       .target_fingerprint = drafter_->info().target_fingerprint,
@@ -223,9 +223,11 @@ void RowReceiver::OnStep(Session& session) {
   if (by_channel_.contains(seen.channel)) AskOn(session, &seen);
 }
 
-bool RowReceiver::OnLost(uint64_t channel) {
-  const auto it = by_channel_.find(channel);
+bool RowReceiver::OnLost(const LostChannel& lost) {
+  const auto it = by_channel_.find(lost.channel);
   if (it == by_channel_.end()) return false;
+  // Of the target before this one.
+  if (lost.epoch != it->second->schedule.epoch()) return true;
   // It goes on with the rows that it has.
   EndRows(it->second);
   by_channel_.erase(it);

@@ -77,7 +77,7 @@ class RowReceiver {
 
   // False: the channel is none of this.
   bool OnArrived(const worker::ReceivedTensor& received);
-  bool OnLost(uint64_t channel);
+  bool OnLost(const LostChannel& lost);
   // After a commit.
   void OnCommit(Session& session);
   // After a step of it.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -18,7 +19,7 @@
 
 namespace nacre::draft_worker {
 
-class TensorInbox final : public worker::TensorSink {
+class TensorInbox : public std::enable_shared_from_this<TensorInbox> {
  public:
   // Into the engine's inbox, of any thread.
   using Push = std::function<void(DraftCommands)>;
@@ -30,22 +31,35 @@ class TensorInbox final : public worker::TensorSink {
     push_ = nullptr;
   }
 
-  void OnTensor(worker::ReceivedTensor received) override
-      ABSL_LOCKS_EXCLUDED(mu_) {
-    DraftCommands commands;
-    commands.tensors.push_back(std::move(received));
-    PushIfAttached(std::move(commands));
-  }
-
-  // Why has been said by the transport.
-  void OnLost(uint64_t channel, const absl::Status&) override
-      ABSL_LOCKS_EXCLUDED(mu_) {
-    DraftCommands commands;
-    commands.tensors_lost.push_back(channel);
-    PushIfAttached(std::move(commands));
+  // For a channel that is subscribed to in `epoch` of its session.
+  std::shared_ptr<worker::TensorSink> NewSink(uint32_t epoch) {
+    return std::make_shared<Sink>(shared_from_this(), epoch);
   }
 
  private:
+  class Sink final : public worker::TensorSink {
+   public:
+    Sink(std::shared_ptr<TensorInbox> inbox, uint32_t epoch)
+        : inbox_(std::move(inbox)), epoch_(epoch) {}
+
+    void OnTensor(worker::ReceivedTensor received) override {
+      DraftCommands commands;
+      commands.tensors.push_back(std::move(received));
+      inbox_->PushIfAttached(std::move(commands));
+    }
+
+    // Why has been said by the transport.
+    void OnLost(uint64_t channel, const absl::Status&) override {
+      DraftCommands commands;
+      commands.tensors_lost.push_back({channel, epoch_});
+      inbox_->PushIfAttached(std::move(commands));
+    }
+
+   private:
+    const std::shared_ptr<TensorInbox> inbox_;
+    const uint32_t epoch_;
+  };
+
   void PushIfAttached(DraftCommands commands) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     if (push_ != nullptr) push_(std::move(commands));

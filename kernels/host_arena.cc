@@ -78,7 +78,11 @@ class HostArena::Mapping {
     }
     const size_t first = std::min(RoundUp(used_, kHugePage), end);
     std::memset(data_ + used_, 0, first - used_);
-    if (first < end) madvise(data_ + first, size_ - first, MADV_DONTNEED);
+    // Locked memory stays.
+    if (first < end &&
+        madvise(data_ + first, size_ - first, MADV_DONTNEED) != 0) {
+      std::memset(data_ + first, 0, end - first);
+    }
   }
 
  private:

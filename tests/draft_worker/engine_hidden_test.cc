@@ -254,6 +254,28 @@ TEST_F(EngineHiddenTest, ALostChannelIsSaidOnceAndTheSessionGoesOn) {
   EXPECT_THAT(fixture_->failures, IsEmpty());
 }
 
+// A request keeps its channel when it gets another target.
+TEST_F(EngineHiddenTest, TheLossOfTheTargetBeforeMayBeHeardOfLate) {
+  fixture_->Open(Opening());
+  fixture_->Drain();
+  const auto before = reader_.open.at(kChannel).sink;
+  DraftCommands close;
+  close.stream = 1;
+  close.close = {1};
+  fixture_->engine->Push(std::move(close));
+  fixture_->Drain();
+  OpenDraft open = Opening();
+  open.epoch = 4;
+  fixture_->Open(open);
+  before->OnLost(kChannel, absl::UnavailableError("cut"));
+  fixture_->Drain();
+  Send(State(2, true, 0, /*epoch=*/4));
+  fixture_->Drain();
+  EXPECT_THAT(fixture_->later_notes, IsEmpty());
+  EXPECT_EQ(num_rejected(), 0u);
+  EXPECT_EQ(fixture_->engine->tensor_use().stale, 0u);
+}
+
 TEST_F(EngineHiddenTest, ALossEndsTheScoreOfTheCurrentState) {
   fixture_->Open(Opening());
   fixture_->Drain();

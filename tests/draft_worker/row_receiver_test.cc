@@ -218,6 +218,22 @@ TEST_F(RowReceiverTest, LostItGoesOnWithWhatIsThere) {
   EXPECT_THAT(reader_.open, IsEmpty());
 }
 
+// A request keeps its channel when it gets another target.
+TEST_F(RowReceiverTest, TheLossOfTheTargetBeforeMayBeHeardOfLate) {
+  Open(Opening());
+  const auto before = sinks_.at(1);
+  Close(1);
+  OpenDraft open = Opening();
+  open.epoch = 4;
+  Open(open);
+  before->OnLost(71, absl::UnavailableError("gone"));
+  EXPECT_THAT(Drafted(), IsEmpty());  // it waits for rows
+  Send(1, 0, 4, /*epoch=*/4);
+  EXPECT_EQ(Drafted().size(), 3u);
+  EXPECT_EQ(last_target_->length(), 4);
+  EXPECT_EQ(fixture_->engine->tensor_use().stale, 0u);
+}
+
 // Such as one that does not know of rows: it never answers.
 TEST_F(RowReceiverTest, ATargetThatSendsNoneIsNotWaitedForForEver) {
   Open(Opening());

@@ -6,7 +6,6 @@
 
 #include <csignal>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <string>
 #include <thread>
@@ -71,9 +70,9 @@ v1::GenerateRequest RequestOf(int stream) {
   return request;
 }
 
-class RowFleet {
- public:
-  explicit RowFleet(const Reading& reading) : processes_(OptionsOf(reading)) {
+class RowFailoverTest : public ::testing::TestWithParam<Reading> {
+ protected:
+  RowFailoverTest() : processes_(OptionsOf(GetParam())) {
     for (const std::string name : {"one", "other"}) {
       processes_.StartWorker(name, "target");
     }
@@ -81,17 +80,6 @@ class RowFleet {
     processes_.AwaitReady(3);
   }
 
-  Tokens Expected(int kind) {
-    return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, kTokens),
-                        [](const v1::Chunk&) {}));
-  }
-  std::vector<Seen> RunStreams();
-  double rows() const {
-    return telemetry::Sum(processes_.Scrape("draft"),
-                          "nacre_draft_target_rows_total");
-  }
-
- private:
   static Processes::Options OptionsOf(const Reading& reading) {
     Processes::Options options;
     options.by_role["target"] = reading.target;
@@ -107,50 +95,52 @@ class RowFleet {
     EXPECT_TRUE(complete.ok()) << complete.status();
     return complete.value_or(v1::Complete());
   }
+  Tokens Expected(int kind) {
+    return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, kTokens),
+                        [](const v1::Chunk&) {}));
+  }
+  double rows() const {
+    return telemetry::Sum(processes_.Scrape("draft"),
+                          "nacre_draft_target_rows_total");
+  }
+
+  // All of them at once. The first one's target is killed.
+  std::vector<Seen> RunStreams() {
+    const std::map<std::string, std::string> targets = {
+        {processes_.WorkerAddress("one"), "one"},
+        {processes_.WorkerAddress("other"), "other"}};
+    std::vector<Seen> seen(kStreams);
+    bool was_killed = false;  // of the first one's thread
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kStreams; ++i) {
+      threads.emplace_back([&, i] {
+        Seen& own = seen[static_cast<size_t>(i)];
+        const v1::Complete complete =
+            Generate(RequestOf(i), [&](const v1::Chunk& chunk) {
+              OnChunk(chunk, &own);
+              if (i > 0 || was_killed || chunk.first_index() < kEarlier ||
+                  rows() == 0) {
+                return;
+              }
+              was_killed = true;
+              processes_.Signal(targets.at(own.target), SIGKILL);
+            });
+        own.tokens = Ids(complete);
+        own.prompt_tokens = static_cast<int>(complete.usage().prompt_tokens());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_TRUE(was_killed);
+    return seen;
+  }
 
   Processes processes_;
   tools::GenerationClient client_{processes_.address()};
 };
 
-// All of them at once. The first one's target is killed.
-std::vector<Seen> RowFleet::RunStreams() {
-  const std::map<std::string, std::string> targets = {
-      {processes_.WorkerAddress("one"), "one"},
-      {processes_.WorkerAddress("other"), "other"}};
-  std::vector<Seen> seen(kStreams);
-  bool was_killed = false;  // of the first one's thread
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kStreams; ++i) {
-    threads.emplace_back([&, i] {
-      Seen& own = seen[static_cast<size_t>(i)];
-      const v1::Complete complete =
-          Generate(RequestOf(i), [&](const v1::Chunk& chunk) {
-            OnChunk(chunk, &own);
-            if (i > 0 || was_killed || chunk.first_index() < kEarlier ||
-                rows() == 0) {
-              return;
-            }
-            was_killed = true;
-            processes_.Signal(targets.at(own.target), SIGKILL);
-          });
-      own.tokens = Ids(complete);
-      own.prompt_tokens = static_cast<int>(complete.usage().prompt_tokens());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_TRUE(was_killed);
-  return seen;
-}
-
-class RowFailoverTest : public ::testing::TestWithParam<Reading> {};
-
-// Whether the draft went on with rows of the other target. Every token is
-// right, whether or not.
-bool GoesOn(const Reading& reading) {
-  RowFleet fleet(reading);
-  const std::vector<Tokens> expected = {fleet.Expected(0), fleet.Expected(1),
-                                        fleet.Expected(2)};
-  const std::vector<Seen> seen = fleet.RunStreams();
+TEST_P(RowFailoverTest, TheDraftGoesOnWithTheOtherTargetsRows) {
+  const std::vector<Tokens> expected = {Expected(0), Expected(1), Expected(2)};
+  const std::vector<Seen> seen = RunStreams();
   // Rows that there can be at most, if the other target gives none to the
   // streams that were moved to it: one for each position before the move.
   int most = 0;
@@ -165,20 +155,10 @@ bool GoesOn(const Reading& reading) {
   }
   EXPECT_GT(seen[0].moved_at, 0);
   EXPECT_GT(drafted_before, 0);
-  std::cout << drafted_after << " tokens drafted after the move, "
-            << fleet.rows() << " rows of " << most << " before it\n";
-  return drafted_after > 0 && (!reading.has_all_rows || fleet.rows() > most);
-}
-
-// A draft may lose its rows beside what else happens then, and goes on without:
-// some rounds.
-TEST_P(RowFailoverTest, TheDraftGoesOnWithTheOtherTargetsRows) {
-  constexpr int kRounds = 5;
-  for (int round = 0; round < kRounds; ++round) {
-    if (GoesOn(GetParam())) return;
-    ASSERT_FALSE(HasFailure());
+  EXPECT_GT(drafted_after, 0) << "of streams that have another target";
+  if (GetParam().has_all_rows) {
+    EXPECT_GT(rows(), most);
   }
-  FAIL() << "in none of " << kRounds << " rounds";
 }
 
 const std::vector<std::string> kEagle = {"--model", NACRE_MODELS "/eagle",
