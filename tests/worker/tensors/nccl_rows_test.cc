@@ -1,6 +1,6 @@
 // Rows of a target by a NCCL that is late, loses, reorders and aborts: a draft
-// gets each of them once, in order, with the bits that gRPC brings. The target's
-// engine does not wait for the draft.
+// gets each of them once, in order, with the bits that gRPC brings. The
+// target's engine does not wait for the draft.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
