@@ -26,7 +26,7 @@ Arena::Arena() {
   begin_ = static_cast<char*>(begin);
 }
 
-void* Arena::Allocate(size_t bytes) {
+void* Arena::Allocate(size_t bytes, int device) {
   const size_t size = std::bit_ceil(bytes + kAlignment);
   std::deque<char*>& freed = freed_[size];
   char* data = begin_ + used_;
@@ -41,14 +41,14 @@ void* Arena::Allocate(size_t bytes) {
   std::memset(data, kGarbage, bytes);
   std::memset(data + bytes, kGuard, size - bytes);
   Close();
-  pieces_[data] = {bytes, size};
+  pieces_[data] = {bytes, size, device};
   return data;
 }
 
 size_t Arena::Free(void* data) {
   const auto piece = pieces_.find(static_cast<char*>(data));
   if (piece == pieces_.end()) Die("freed what is not device memory");
-  const auto [bytes, size] = piece->second;
+  const auto [bytes, size, device] = piece->second;
   Open();
   char* const guard = piece->first + bytes;
   if (!std::all_of(guard, piece->first + size, [](char byte) {
@@ -66,6 +66,15 @@ size_t Arena::Free(void* data) {
 bool Arena::Contains(const void* pointer) const {
   const auto* const at = static_cast<const char*>(pointer);
   return at >= begin_ && at < begin_ + used_;
+}
+
+int Arena::DeviceOf(const void* pointer) const {
+  const auto* const at = static_cast<const char*>(pointer);
+  auto piece = pieces_.upper_bound(const_cast<char*>(at));
+  if (piece == pieces_.begin()) return kNoDevice;
+  --piece;
+  return at < piece->first + piece->second.size ? piece->second.device
+                                                : kNoDevice;
 }
 
 void Arena::Open() { Protect(PROT_READ | PROT_WRITE); }

@@ -1,8 +1,8 @@
-// The memory of the emulated device. Only what runs on the device can read or
+// The memory of the emulated devices. Only what runs on the device can read or
 // write it; it holds garbage when allocated, and what was written past an
 // end is noticed when that is freed.
 //
-// One operating-system thread.
+// One thread at a time.
 
 #ifndef TESTS_KERNELS_CUDA_EMULATION_ARENA_H_
 #define TESTS_KERNELS_CUDA_EMULATION_ARENA_H_
@@ -18,12 +18,15 @@ class Arena {
  public:
   Arena();
 
-  // A piece of `bytes` with a guard after it.
-  void* Allocate(size_t bytes);
+  // A piece of `bytes` of a device, with a guard after it.
+  void* Allocate(size_t bytes, int device = 0);
   // Returns its bytes.
   size_t Free(void* data);
 
   bool Contains(const void* pointer) const;
+  // Whose piece it points into; kNoDevice: into none.
+  static constexpr int kNoDevice = -1;
+  int DeviceOf(const void* pointer) const;
 
   // What runs between the two is the device.
   void Open();
@@ -33,6 +36,7 @@ class Arena {
   struct Piece {
     size_t bytes;
     size_t size;  // with its guard
+    int device;
   };
 
   void Protect(int rights);
@@ -43,7 +47,7 @@ class Arena {
   std::map<size_t, std::deque<char*>> freed_;  // by their size
 };
 
-// The device's.
+// The devices'.
 Arena& DeviceMemory();
 
 }  // namespace nacre::kernels::cuda::emulation

@@ -133,7 +133,7 @@ cudaError_t LaunchOnDevice(const cudaLaunchConfig_t* config,
   launch.thread = [kernel, values] { std::apply(kernel, values); };
   launch.shared = reinterpret_cast<unsigned char*>(shared);
   launch.shared_size = sizeof(shared);
-  EnqueueKernel(std::move(launch));
+  EnqueueKernel(std::move(launch), config->stream);
   return cudaSuccess;
 }
 

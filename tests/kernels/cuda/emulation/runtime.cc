@@ -12,12 +12,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "tests/kernels/cuda/emulation/arena.h"
 #include "tests/kernels/cuda/emulation/machine.h"
+
+struct CUstream_st {
+  int device = 0;
+};
 
 namespace nacre::kernels::cuda::emulation {
 namespace {
@@ -31,16 +36,9 @@ struct Job {
   std::function<void()> other;
 };
 
-std::deque<Job>& Stream() {
-  static std::deque<Job> stream;
-  return stream;
-}
 // Kernels after the one that runs which may have started: each starts when the
 // one before it has.
 constexpr size_t kLookAhead = 2;
-// How many were queued, and how many have run.
-int64_t queued = 0;
-int64_t finished = 0;
 
 // Host memory that copies which have not run yet read or write.
 struct HostRange {
@@ -48,42 +46,69 @@ struct HostRange {
   const char* end;
   int64_t copy;  // how many were queued with it
 };
-std::deque<HostRange> host_ranges;
+
+// What one device has to do, for all its streams.
+struct DeviceQueue {
+  std::deque<Job> jobs;
+  // How many were queued, and how many have run.
+  int64_t queued = 0;
+  int64_t finished = 0;
+  std::deque<HostRange> host_ranges;
+  size_t used_bytes = 0;
+};
+
+DeviceQueue& QueueOf(int device) {
+  static std::map<int, DeviceQueue> queues;
+  return queues[device];
+}
+
+// Held by every function of the runtime.
+std::mutex& DeviceMutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+thread_local int current_device = 0;
 
 // Runs the first; of the next ones `most` are waited for, too.
-void RunJob(size_t most) {
+void RunJob(DeviceQueue* queue, size_t most) {
   // Taken off first: what runs may not queue.
-  const Job job = std::move(Stream().front());
-  Stream().pop_front();
+  const Job job = std::move(queue->jobs.front());
+  queue->jobs.pop_front();
   if (job.kernel == nullptr) return job.other();
-  job.kernel->Run([most] {
+  job.kernel->Run([queue, most] {
     for (size_t i = 0; i < std::min(most, kLookAhead); ++i) {
-      GridRun* const next = Stream()[i].kernel.get();
+      GridRun* const next = queue->jobs[i].kernel.get();
       if (next == nullptr || !next->overlaps()) break;
       next->StartEarly();
     }
   });
 }
 
-void RunUntil(int64_t target) {
-  if (finished >= target) return;
+void RunUntil(int device, int64_t target) {
+  DeviceQueue& queue = QueueOf(device);
+  if (queue.finished >= target) return;
   DeviceMemory().Open();
-  while (finished < target) {
-    RunJob(static_cast<size_t>(target - finished - 1));
-    ++finished;
+  while (queue.finished < target) {
+    RunJob(&queue, static_cast<size_t>(target - queue.finished - 1));
+    ++queue.finished;
   }
-  while (!host_ranges.empty() && host_ranges.front().copy <= finished) {
-    host_ranges.pop_front();
+  std::deque<HostRange>& ranges = queue.host_ranges;
+  while (!ranges.empty() && ranges.front().copy <= queue.finished) {
+    ranges.pop_front();
   }
   DeviceMemory().Close();
 }
 
-// The graph that the stream is being captured into.
+// What was queued on a device so far.
+void RunAll(int device) { RunUntil(device, QueueOf(device).queued); }
+
+// The graph that a stream of this thread is being captured into.
 struct OpenCapture {
   std::vector<KernelLaunch> kernels;
   bool invalid = false;
 };
-std::optional<OpenCapture> capture;
+thread_local std::optional<OpenCapture> capture;
 
 // Whether a capture is open, which what calls this ends.
 bool InvalidatesCapture() {
@@ -94,18 +119,30 @@ bool InvalidatesCapture() {
 void CheckNotInUse(void* host) {
   const auto* const begin = static_cast<const char*>(host);
   const char* const end = begin + malloc_usable_size(host);
-  for (const HostRange& range : host_ranges) {
-    if (range.begin < end && begin < range.end) {
-      Die("host memory was freed that a copy has yet to use");
+  for (int device = 0; device < settings.devices; ++device) {
+    for (const HostRange& range : QueueOf(device).host_ranges) {
+      if (range.begin < end && begin < range.end) {
+        Die("host memory was freed that a copy has yet to use");
+      }
     }
   }
 }
 
-cudaError_t WaitUntil(int64_t target) {
+// What waits for a device returns.
+cudaError_t FaultOf(int device) {
+  const bool has = settings.fault_device < 0 || settings.fault_device == device;
+  return has ? settings.fault : cudaSuccess;
+}
+
+cudaError_t WaitUntil(int device, int64_t target) {
   if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
   ++counts.waits;
-  RunUntil(target);
-  return settings.fault;
+  RunUntil(device, target);
+  return FaultOf(device);
+}
+
+cudaError_t WaitForAll(int device) {
+  return WaitUntil(device, QueueOf(device).queued);
 }
 
 // What kernels have asked for.
@@ -114,34 +151,63 @@ struct SharedMemory {
   int carveout = -1;
 };
 
+// On the current device.
 SharedMemory& SharedOf(const void* kernel) {
-  static std::map<const void*, SharedMemory> kernels;
-  return kernels[kernel];
+  using Key = std::pair<int, const void*>;
+  static std::map<Key, SharedMemory> kernels;
+  return kernels[Key(current_device, kernel)];
 }
 
 // A capture takes none.
-void Enqueue(std::function<void()> run) {
-  Stream().push_back({nullptr, std::move(run)});
-  ++queued;
+void Enqueue(int device, std::function<void()> run) {
+  QueueOf(device).jobs.push_back({nullptr, std::move(run)});
+  ++QueueOf(device).queued;
 }
 
 }  // namespace
 
 void ResetDevice() {
   settings = DeviceSettings();
+  current_device = 0;
   const DeviceCounts before = std::exchange(counts, DeviceCounts());
   counts.used_bytes = before.used_bytes;
   counts.graphs = before.graphs;
   SeedOverlap(1);
 }
 
-void EnqueueKernel(KernelLaunch launch) {
+int DeviceOf(cudaStream_t stream) {
+  return stream == nullptr ? current_device : stream->device;
+}
+
+namespace {
+
+// Of a thread that holds the mutex.
+void EnqueueOnDevice(int device, KernelLaunch launch) {
   if (capture.has_value()) {
     capture->kernels.push_back(std::move(launch));
     return;
   }
-  Stream().push_back({std::make_unique<GridRun>(std::move(launch)), {}});
-  ++queued;
+  DeviceQueue& queue = QueueOf(device);
+  queue.jobs.push_back({std::make_unique<GridRun>(std::move(launch)), {}});
+  ++queue.queued;
+}
+
+void CheckPointer(const void* pointer, int device) {
+  if (pointer == nullptr) return;
+  if (!DeviceMemory().Contains(pointer)) {
+    Die("a kernel was given a pointer that is not the device's");
+  }
+  const int owner = DeviceMemory().DeviceOf(pointer);
+  if (owner != Arena::kNoDevice && owner != device) {
+    Die("a pointer of another device");
+  }
+}
+
+}  // namespace
+
+void EnqueueKernel(KernelLaunch launch, cudaStream_t stream) {
+  const std::lock_guard lock(DeviceMutex());
+  EnqueueOnDevice(DeviceOf(stream), std::move(launch));
 }
 
 bool MayOverlap(const cudaLaunchConfig_t& config) {
@@ -156,19 +222,29 @@ bool MayOverlap(const cudaLaunchConfig_t& config) {
 
 int SharedCarveout(const void* kernel) { return SharedOf(kernel).carveout; }
 
-int64_t Unfinished() { return queued - finished; }
+int64_t Unfinished() {
+  const std::lock_guard lock(DeviceMutex());
+  int64_t unfinished = 0;
+  for (int device = 0; device < settings.devices; ++device) {
+    unfinished += QueueOf(device).queued - QueueOf(device).finished;
+  }
+  return unfinished;
+}
 
 void CheckDevicePointer(const void* pointer) {
-  if (pointer != nullptr && !DeviceMemory().Contains(pointer)) {
-    Die("a kernel was given a pointer that is not the device's");
-  }
+  const std::lock_guard lock(DeviceMutex());
+  CheckPointer(pointer, current_device);
 }
 
 cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
+  const std::lock_guard lock(DeviceMutex());
   ++counts.launches;
   counts.kernels.insert(kernel);
   if (settings.next_launch != cudaSuccess) {
     return std::exchange(settings.next_launch, cudaSuccess);
+  }
+  if (DeviceOf(config.stream) != current_device) {
+    return cudaErrorInvalidResourceHandle;
   }
   const dim3& grid = config.gridDim;
   const dim3& block = config.blockDim;
@@ -185,11 +261,17 @@ cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
 namespace emulation = nacre::kernels::cuda::emulation;
 using emulation::capture;
 using emulation::counts;
+using emulation::current_device;
+using emulation::DeviceMutex;
+using emulation::DeviceOf;
 using emulation::Enqueue;
 using emulation::InvalidatesCapture;
+using emulation::QueueOf;
 using emulation::settings;
+using Lock = std::lock_guard<std::mutex>;
 
 struct CUevent_st {
+  int device = 0;
   int64_t target = 0;
 };
 struct CUgraph_st {
@@ -212,11 +294,13 @@ cudaError_t cudaDriverGetVersion(int* version) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return device < settings.devices ? cudaSuccess : cudaErrorInvalidDevice;
+  if (device < 0 || device >= settings.devices) return cudaErrorInvalidDevice;
+  current_device = device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
   return cudaSuccess;
 }
 
@@ -250,6 +334,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 
 cudaError_t cudaFuncSetAttribute(const void* kernel,
                                  cudaFuncAttribute attribute, int value) {
+  const Lock lock(DeviceMutex());
   ++counts.kernel_attributes;
   if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
     if (value > settings.shared_limit) return cudaErrorInvalidValue;
@@ -261,28 +346,36 @@ cudaError_t cudaFuncSetAttribute(const void* kernel,
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const Lock lock(DeviceMutex());
   *total = settings.memory_bytes;
-  *free = settings.memory_bytes - counts.used_bytes;
+  *free = settings.memory_bytes - QueueOf(current_device).used_bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  const Lock lock(DeviceMutex());
   if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
-  if (bytes > settings.memory_bytes - counts.used_bytes) {
+  size_t* const used = &QueueOf(current_device).used_bytes;
+  if (bytes > settings.memory_bytes - *used) {
     *data = nullptr;
     return cudaErrorMemoryAllocation;
   }
   ++counts.allocations;
-  *data = emulation::DeviceMemory().Allocate(bytes);
+  *data = emulation::DeviceMemory().Allocate(bytes, current_device);
+  *used += bytes;
   counts.used_bytes += bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaFree(void* data) {
+  const Lock lock(DeviceMutex());
   if (data == nullptr) return cudaSuccess;
   if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
-  emulation::RunUntil(emulation::queued);
-  counts.used_bytes -= emulation::DeviceMemory().Free(data);
+  const int device = emulation::DeviceMemory().DeviceOf(data);
+  emulation::RunAll(device);
+  const size_t bytes = emulation::DeviceMemory().Free(data);
+  QueueOf(device).used_bytes -= bytes;
+  counts.used_bytes -= bytes;
   return cudaSuccess;
 }
 
@@ -292,65 +385,76 @@ cudaError_t cudaMallocHost(void** data, size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* data) {
+  const Lock lock(DeviceMutex());
   emulation::CheckNotInUse(data);
   std::free(data);
   return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes,
+                            cudaStream_t stream) {
+  const Lock lock(DeviceMutex());
   if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
-  emulation::CheckDevicePointer(data);
-  Enqueue([=] { std::memset(data, value, bytes); });
+  emulation::CheckPointer(data, DeviceOf(stream));
+  Enqueue(DeviceOf(stream), [=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
-                            cudaMemcpyKind kind, cudaStream_t) {
+                            cudaMemcpyKind kind, cudaStream_t stream) {
+  const Lock lock(DeviceMutex());
   if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
+  const int device = DeviceOf(stream);
   if (kind == cudaMemcpyHostToDevice) {
-    emulation::CheckDevicePointer(to);
+    emulation::CheckPointer(to, device);
     ++counts.uploads;
   } else if (kind == cudaMemcpyDeviceToHost) {
-    emulation::CheckDevicePointer(from);
+    emulation::CheckPointer(from, device);
     counts.downloaded_bytes += bytes;
   }
-  Enqueue([=] { std::memcpy(to, from, bytes); });
+  Enqueue(device, [=] { std::memcpy(to, from, bytes); });
   if (kind != cudaMemcpyDeviceToDevice) {
     const auto* const host =
         static_cast<const char*>(kind == cudaMemcpyHostToDevice ? from : to);
-    emulation::host_ranges.push_back({host, host + bytes, emulation::queued});
+    emulation::DeviceQueue& queue = QueueOf(device);
+    queue.host_ranges.push_back({host, host + bytes, queue.queued});
   }
   return cudaSuccess;
 }
 
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
   cudaMemsetAsync(data, value, bytes, nullptr);
-  return emulation::WaitUntil(emulation::queued);
+  return cudaDeviceSynchronize();
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
                        cudaMemcpyKind kind) {
   cudaMemcpyAsync(to, from, bytes, kind, nullptr);
-  return emulation::WaitUntil(emulation::queued);
+  return cudaDeviceSynchronize();
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = nullptr;
+  *stream = new CUstream_st{current_device};
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
 
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return emulation::WaitUntil(emulation::queued);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock(DeviceMutex());
+  return emulation::WaitForAll(DeviceOf(stream));
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  return emulation::WaitUntil(emulation::queued);
+  const Lock lock(DeviceMutex());
+  return emulation::WaitForAll(current_device);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st;
+  *event = new CUevent_st{current_device};
   return cudaSuccess;
 }
 
@@ -359,24 +463,30 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(DeviceMutex());
   if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
-  event->target = emulation::queued;
+  if (DeviceOf(stream) != event->device) return cudaErrorInvalidResourceHandle;
+  event->target = QueueOf(event->device).queued;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (emulation::finished >= event->target) return settings.fault;
+  const Lock lock(DeviceMutex());
+  const int64_t finished = QueueOf(event->device).finished;
+  if (finished >= event->target) return emulation::FaultOf(event->device);
   // Time passes with each question.
-  emulation::RunUntil(emulation::finished + 1);
+  emulation::RunUntil(event->device, finished + 1);
   return cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return emulation::WaitUntil(event->target);
+  const Lock lock(DeviceMutex());
+  return emulation::WaitUntil(event->device, event->target);
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  const Lock lock(DeviceMutex());
   if (capture.has_value()) return cudaErrorIllegalState;
   const cudaError_t status = std::exchange(settings.next_capture, cudaSuccess);
   if (status == cudaSuccess) capture.emplace();
@@ -399,6 +509,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
+  const Lock lock(DeviceMutex());
   const cudaError_t status =
       std::exchange(settings.next_instantiation, cudaSuccess);
   if (status != cudaSuccess) return status;
@@ -407,18 +518,20 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const Lock lock(DeviceMutex());
   const cudaError_t status =
       std::exchange(settings.next_graph_launch, cudaSuccess);
   if (status != cudaSuccess) return status;
   ++counts.graph_launches;
   for (const auto& kernel : executable->kernels) {
-    emulation::EnqueueKernel(kernel);
+    emulation::EnqueueOnDevice(DeviceOf(stream), kernel);
   }
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const Lock lock(DeviceMutex());
   delete executable;
   --counts.graphs;
   return cudaSuccess;

@@ -9,8 +9,10 @@
 // its end when freed; a kernel's pointers must be the device's; a capture takes
 // kernels and nothing else.
 //
-// One operating-system thread; the device is global. One stream's order holds
-// for all streams.
+// Thread-safe: what runs on devices, runs one after another, on a thread that
+// waits for it. So tests read `counts` when nothing else runs. A device is the
+// one that is current on a thread, and a pointer of another one ends the
+// program. One stream's order holds for all streams of a device.
 
 #ifndef TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_
 #define TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_
@@ -45,6 +47,7 @@ struct DeviceSettings {
   const void* late_wait = nullptr;
   // Once set, everything that waits returns it: as after a fault in a kernel.
   cudaError_t fault = cudaSuccess;
+  int fault_device = -1;  // that has it alone; negative: all
 };
 inline DeviceSettings settings;
 
@@ -70,7 +73,7 @@ void ResetDevice();
 
 // Queues a kernel, to run when the stream gets there; or notes it in the graph
 // that is being captured.
-void EnqueueKernel(KernelLaunch launch);
+void EnqueueKernel(KernelLaunch launch, cudaStream_t stream);
 
 // Whether it has the attribute that lets it start before the one before is
 // done.
@@ -83,7 +86,7 @@ int SharedCarveout(const void* kernel);
 // What is queued and has not run yet.
 int64_t Unfinished();
 
-// Ends the program unless `pointer` is null or in device memory.
+// Ends the program unless `pointer` is null or in memory of the current device.
 void CheckDevicePointer(const void* pointer);
 
 // What a launch is refused for; cudaSuccess otherwise.
