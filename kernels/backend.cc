@@ -62,6 +62,15 @@ void RowOps::AddBias(float* x, int rows, int cols, const float* bias) {
   for (int row = 0; row < rows; ++row, x += width) AddInPlace(x, bias, width);
 }
 
+void RowOps::TakeColumns(const float* x, int rows, int stride, int first,
+                         int cols, float* out) {
+  // Of a device that is the host.
+  const size_t width = static_cast<size_t>(cols);
+  for (int row = 0; row < rows; ++row, x += stride, out += width) {
+    std::copy_n(x + first, width, out);
+  }
+}
+
 void RowOps::GatherRows(const float* x, absl::Span<const int32_t> rows,
                         int cols, float* out) {
   // Of a device that is the host.

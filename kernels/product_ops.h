@@ -55,7 +55,7 @@ struct HostMatrix {
   const void* data = nullptr;  // any alignment
   int rows = 0;
   int cols = 0;
-  // In place of data, for backends of the host.
+  // In place of data; not of a table on a device.
   const RowSource* source = nullptr;
 };
 
@@ -82,6 +82,15 @@ class ProductOps {
   // and v; gate and up). Copies: `parts` may go away afterwards.
   virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) = 0;
+
+  // Pack of one rank's share of the outputs of a matrix that `shares` ranks
+  // have alike. A product has the bits of the whole matrix', whose order a
+  // backend may take from the number of its outputs.
+  virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> PackShare(
+      absl::Span<const HostMatrix> parts, int shares) {
+    static_cast<void>(shares);
+    return Pack(parts);
+  }
 
   // Keeps the table's elements as they are. Copies: what table.data points to
   // may go away afterwards.

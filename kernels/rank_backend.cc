@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -56,10 +55,11 @@ class RankBackend::Table : public PackedTable {
 };
 
 RankBackend::RankBackend(std::unique_ptr<Backend> inner, Collective* collective)
-    : HostBackend(inner->kv_type()),
-      inner_(std::move(inner)),
-      collective_(collective) {
-  NACRE_CHECK(inner_->location() == Location::kHost, "ranks on a device");
+    : ForwardedBackend(std::move(inner)), collective_(collective) {
+  if (inner_->location() == Location::kDevice) {
+    staged_ = std::make_unique<StagedCollective>(collective, inner_.get());
+    collective_ = staged_.get();
+  }
   NACRE_CHECK(kInputShards % collective->ranks() == 0,
               "shards of inputs are not dealt out evenly");
 }
@@ -75,7 +75,17 @@ std::string RankBackend::description() const {
 
 void RankBackend::QueueCopyToHost(const void* device, size_t bytes,
                                   void* host) {
-  if (rank() == 0) CopyToHost(device, bytes, host);
+  if (rank() == 0) inner_->QueueCopyToHost(device, bytes, host);
+}
+
+absl::Status RankBackend::Synchronize() {
+  const absl::Status inner = inner_->Synchronize();
+  return status_.ok() ? inner : status_;
+}
+
+absl::Status RankBackend::WaitFor(int64_t mark) {
+  const absl::Status inner = inner_->WaitFor(mark);
+  return status_.ok() ? inner : status_;
 }
 
 int64_t RankBackend::PackedBytes(absl::Span<const HostMatrix> parts) const {
@@ -85,7 +95,8 @@ int64_t RankBackend::PackedBytes(absl::Span<const HostMatrix> parts) const {
 absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::Pack(
     absl::Span<const HostMatrix> parts) {
   std::vector<std::unique_ptr<PackedMatrix>> packed;
-  NACRE_ASSIGN_OR_RETURN(packed.emplace_back(), inner_->Pack(parts));
+  NACRE_ASSIGN_OR_RETURN(packed.emplace_back(),
+                         inner_->PackShare(parts, ranks()));
   const int rows = packed.front()->rows();
   return std::make_unique<Matrix>(Matrix::Kind::kPlain, rows,
                                   std::move(packed));
@@ -108,7 +119,8 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::PackInputs(
 absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::PackOutputs(
     const HostMatrix& shard) {
   std::vector<std::unique_ptr<PackedMatrix>> packed;
-  NACRE_ASSIGN_OR_RETURN(packed.emplace_back(), inner_->Pack({shard}));
+  NACRE_ASSIGN_OR_RETURN(packed.emplace_back(),
+                         inner_->PackShare({shard}, ranks()));
   return std::make_unique<Matrix>(Matrix::Kind::kOutputs, shard.rows * ranks(),
                                   std::move(packed));
 }
@@ -124,13 +136,20 @@ absl::StatusOr<std::unique_ptr<PackedTable>> RankBackend::PackTable(
 
 void RankBackend::Fail(const absl::Status& status) {
   if (!status_.ok()) return;
-  status_ = status;
-  collective_->Abort(status);
+  status_ = FailureOfRank(rank(), status);
+  collective_->Abort(status_);
 }
 
 float* RankBackend::Reserve(size_t values, std::unique_ptr<Buffer>* buffer) {
   const size_t bytes = values * sizeof(float);
   if (*buffer == nullptr || (*buffer)->size_bytes() < bytes) {
+    // Of a step that is recorded, kernels may still use it.
+    if (*buffer != nullptr) {
+      if (const absl::Status status = inner_->Synchronize(); !status.ok()) {
+        Fail(status);
+        return nullptr;
+      }
+    }
     buffer->reset();  // before there are two
     absl::StatusOr<std::unique_ptr<Buffer>> memory = Allocate(bytes);
     if (!memory.ok()) {
@@ -148,19 +167,17 @@ const float* RankBackend::MultiplyInputs(const float* x, int rows,
                                          const Matrix& w) {
   const size_t parts = w.num_parts();
   const size_t height = static_cast<size_t>(rows);
-  const size_t cols = static_cast<size_t>(w.part(0).cols());
+  const int cols = w.part(0).cols();
   const size_t size = height * static_cast<size_t>(w.rows());
   float* const sums = Reserve(std::bit_width(parts) * size, &sums_);
-  float* const inputs = Reserve(height * cols, &inputs_);
+  float* const inputs = Reserve(height * static_cast<size_t>(cols), &inputs_);
   if (sums == nullptr || inputs == nullptr) return nullptr;
   float* sum = sums;
   for (size_t part = 0; part < parts; ++part, sum += size) {
-    const float* from = x + part * cols;
-    if (rows > 1) {
-      for (size_t row = 0; row < height; ++row) {
-        std::memcpy(inputs + row * cols, from + row * parts * cols,
-                    cols * sizeof(float));
-      }
+    const int first = static_cast<int>(part) * cols;
+    const float* from = x + first;
+    if (rows > 1 && parts > 1) {
+      inner_->TakeColumns(x, rows, w.cols(), first, cols, inputs);
       from = inputs;
     }
     inner_->MatMul(from, rows, w.part(part), sum);
@@ -194,6 +211,17 @@ void RankBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
   }
 }
 
+void RankBackend::NormMatMul(const float* x, int rows, const float* weight,
+                             float epsilon, const PackedMatrix& w,
+                             float* normed, float* y) {
+  const auto& matrix = static_cast<const Matrix&>(w);
+  if (matrix.kind() != Matrix::Kind::kPlain) {
+    return Backend::NormMatMul(x, rows, weight, epsilon, w, normed, y);
+  }
+  if (!status_.ok()) return;
+  inner_->NormMatMul(x, rows, weight, epsilon, matrix.part(0), normed, y);
+}
+
 void RankBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
                         float* out) {
   if (!status_.ok()) return;
@@ -204,63 +232,15 @@ void RankBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
       out, ids.size() * static_cast<size_t>(table.cols()));
 }
 
-void RankBackend::RmsNorm(const float* x, int rows, int cols,
-                          const float* weight, float epsilon, float* out) {
-  inner_->RmsNorm(x, rows, cols, weight, epsilon, out);
-}
-
-void RankBackend::LayerNorm(const float* x, int rows, int cols,
-                            const float* weight, const float* bias,
-                            float epsilon, float* out) {
-  inner_->LayerNorm(x, rows, cols, weight, bias, epsilon, out);
-}
-
-void RankBackend::Rope(float* x, int rows, int row_stride, int num_heads,
-                       int head_dim, const float* cos, const float* sin) {
-  inner_->Rope(x, rows, row_stride, num_heads, head_dim, cos, sin);
-}
-
-void RankBackend::StoreKv(const float* k, const float* v, int row_stride,
-                          absl::Span<const RowContext> contexts,
-                          const KvLayer& layer) {
-  inner_->StoreKv(k, v, row_stride, contexts, layer);
-}
-
-void RankBackend::Attention(const float* q, int q_stride, int num_heads,
-                            const AttentionRule& rule,
-                            absl::Span<const RowContext> contexts,
-                            const KvLayer& layer, float* out) {
-  inner_->Attention(q, q_stride, num_heads, rule, contexts, layer, out);
-}
-
-void RankBackend::SiluMul(const float* gate_up, int rows, int cols,
-                          float* out) {
-  inner_->SiluMul(gate_up, rows, cols, out);
-}
-
-void RankBackend::GeluMul(const float* gate_up, int rows, int cols,
-                          float* out) {
-  inner_->GeluMul(gate_up, rows, cols, out);
-}
-
-void RankBackend::Gelu(float* x, int rows, int cols, GeluForm form) {
-  inner_->Gelu(x, rows, cols, form);
-}
-
-void RankBackend::Scale(float* x, size_t count, float factor) {
-  inner_->Scale(x, count, factor);
-}
-
-void RankBackend::SoftCap(float* x, size_t count, float cap) {
-  inner_->SoftCap(x, count, cap);
-}
-
-void RankBackend::AddInPlace(float* x, const float* y, size_t count) {
-  inner_->AddInPlace(x, y, count);
-}
-
-void RankBackend::AddBias(float* x, int rows, int cols, const float* bias) {
-  inner_->AddBias(x, rows, cols, bias);
+void RankBackend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
+                             int count, float* out) {
+  if (!status_.ok()) return;
+  if (rank() == 0) {
+    inner_->EmbedDrawn(static_cast<const Table&>(table).table(), ids, count,
+                       out);
+  }
+  status_ = collective_->Broadcast(
+      out, static_cast<size_t>(count) * static_cast<size_t>(table.cols()));
 }
 
 }  // namespace nacre::kernels

@@ -1,6 +1,6 @@
 // The backend of one rank of a model whose weights are split among ranks
-// (tensor parallel). It computes on a backend of the host that it owns, and
-// meets the other ranks where a product needs them:
+// (tensor parallel). It computes on a backend that it owns, and meets the other
+// ranks where a product needs them:
 //
 //   PackInputs    a product whose inputs are split, as of attention's output
 //                 and "down": each rank multiplies its inputs, an all-reduce
@@ -15,6 +15,9 @@
 // Sums of split inputs have the same bits for 1, 2, 4 and 8 ranks. They are cut
 // into kInputShards fixed shards, each a product of its own. Those are added in
 // pairs of neighbours, as Collective::AllReduce goes on among ranks.
+//
+// Devices bring what they say to each other to the host and back
+// (staged_collective.h).
 //
 // What is brought to the host is rank 0's: there the others copy nothing. After
 // a failure of any rank Synchronize says which; nothing is computed after it.
@@ -31,15 +34,16 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/collective.h"
-#include "kernels/host_backend.h"
+#include "kernels/forwarded_backend.h"
+#include "kernels/staged_collective.h"
 
 namespace nacre::kernels {
 
 inline constexpr int kInputShards = 8;
 
-class RankBackend : public HostBackend {
+class RankBackend : public ForwardedBackend {
  public:
-  // `inner` is of the host; `collective`, this rank's, outlives it.
+  // `collective`, this rank's and of threads of the host, outlives it.
   RankBackend(std::unique_ptr<Backend> inner, Collective* collective);
 
   int rank() const { return collective_->rank(); }
@@ -56,9 +60,9 @@ class RankBackend : public HostBackend {
 
   std::string numerics_id() const override;
   std::string description() const override;
-  void BindComputeThread() override { inner_->BindComputeThread(); }
   void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
-  absl::Status Synchronize() override { return status_; }
+  absl::Status Synchronize() override;
+  absl::Status WaitFor(int64_t mark) override;
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
@@ -66,28 +70,12 @@ class RankBackend : public HostBackend {
       const HostMatrix& table) override;
   void MatMul(const float* x, int rows, const PackedMatrix& w,
               float* y) override;
+  void NormMatMul(const float* x, int rows, const float* weight, float epsilon,
+                  const PackedMatrix& w, float* normed, float* y) override;
   void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
              float* out) override;
-  void RmsNorm(const float* x, int rows, int cols, const float* weight,
-               float epsilon, float* out) override;
-  void LayerNorm(const float* x, int rows, int cols, const float* weight,
-                 const float* bias, float epsilon, float* out) override;
-  void Rope(float* x, int rows, int row_stride, int num_heads, int head_dim,
-            const float* cos, const float* sin) override;
-  void StoreKv(const float* k, const float* v, int row_stride,
-               absl::Span<const RowContext> contexts,
-               const KvLayer& layer) override;
-  void Attention(const float* q, int q_stride, int num_heads,
-                 const AttentionRule& rule,
-                 absl::Span<const RowContext> contexts, const KvLayer& layer,
-                 float* out) override;
-  void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
-  void GeluMul(const float* gate_up, int rows, int cols, float* out) override;
-  void Gelu(float* x, int rows, int cols, GeluForm form) override;
-  void Scale(float* x, size_t count, float factor) override;
-  void SoftCap(float* x, size_t count, float cap) override;
-  void AddInPlace(float* x, const float* y, size_t count) override;
-  void AddBias(float* x, int rows, int cols, const float* bias) override;
+  void EmbedDrawn(const PackedTable& table, const int32_t* ids, int count,
+                  float* out) override;
 
  private:
   class Matrix;
@@ -101,8 +89,8 @@ class RankBackend : public HostBackend {
   // Ends all ranks.
   void Fail(const absl::Status& status);
 
-  const std::unique_ptr<Backend> inner_;
-  Collective* const collective_;
+  std::unique_ptr<StagedCollective> staged_;  // of a device; else null
+  Collective* collective_;
   absl::Status status_;              // of the first failure
   std::unique_ptr<Buffer> inputs_;   // of one shard [rows, its cols]
   std::unique_ptr<Buffer> sums_;     // that are not added up yet

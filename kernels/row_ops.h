@@ -74,6 +74,10 @@ class RowOps {
   // x[i, j] += bias[j], in place                x [rows, cols], bias [cols]
   virtual void AddBias(float* x, int rows, int cols, const float* bias);
 
+  // out[i, j] = x[i, first + j]       x [rows, stride], out [rows, cols]
+  virtual void TakeColumns(const float* x, int rows, int stride, int first,
+                           int cols, float* out);
+
   // out[i, :] = x[rows[i], :]               out [rows.size(), cols], rows: host
   virtual void GatherRows(const float* x, absl::Span<const int32_t> rows,
                           int cols, float* out);

@@ -26,7 +26,7 @@ class MatrixSlice : public kernels::RowSource {
   MatrixSlice(const kernels::HostMatrix& whole, const MatrixRange& range)
       : whole_(whole), range_(range) {}
 
-  // For a backend of the host; this outlives it.
+  // This outlives it.
   kernels::HostMatrix matrix() const {
     return {whole_.dtype, nullptr, range_.rows, range_.cols, this};
   }

@@ -72,18 +72,19 @@ void CudaBackend::RunStep(int rows, absl::FunctionRef<void()> ops) {
   device_->EndStep();
 }
 
-absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::Pack(
-    absl::Span<const HostMatrix> parts) {
+absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::PackShare(
+    absl::Span<const HostMatrix> parts, int shares) {
   device_->MakeCurrent();
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<cuda::CudaMatrix> matrix,
       cuda::CudaMatrix::Create(parts, weight_type_, device_.get(),
-                               staging_.get()));
+                               staging_.get(), shares));
   if (matrix->format().has_value()) {
     const size_t activations = sizeof(uint16_t) * kPassRows *
                                static_cast<size_t>(matrix->padded_cols());
     const size_t workspace = cuda::GemmWorkspaceBytes(
-        *matrix->format(), matrix->rows(), matrix->padded_cols(), kPassRows);
+        *matrix->format(), matrix->rows(), matrix->padded_cols(), kPassRows,
+        matrix->order_outputs());
     if (!device_->Grow(activations, &activations_) ||
         !device_->Grow(workspace, &workspace_)) {
       return device_->Synchronize();
@@ -108,6 +109,7 @@ void CudaBackend::MultiplyRounded(WriteRounded write, int rows,
   args.activations = activations_->data();
   args.workspace = workspace_->data();
   args.outputs = w.rows();
+  args.order_outputs = w.order_outputs();
   args.inputs = w.padded_cols();
   for (int row = 0; row < rows; row += kPassRows) {
     const size_t done = static_cast<size_t>(row) * w.rows();

@@ -62,7 +62,11 @@ class CudaBackend : public cuda::CudaRowOps {
   }
   void RunStep(int rows, absl::FunctionRef<void()> ops) override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
-      absl::Span<const HostMatrix> parts) override;
+      absl::Span<const HostMatrix> parts) override {
+    return PackShare(parts, 1);
+  }
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackShare(
+      absl::Span<const HostMatrix> parts, int shares) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
       const HostMatrix& table) override;
 

@@ -142,7 +142,9 @@ absl::Status UploadF32Rows(const StackedWeights& weights, Staging* staging,
                            void* to) {
   const int cols = weights.cols();
   const auto write = [&](int row, void* memory) {
-    weights.Load(row, 0, cols, static_cast<float*>(memory));
+    weights.ForUnits(1, row, row + 1, [&](const StackedWeights& held, int) {
+      held.Load(row, 0, cols, static_cast<float*>(memory));
+    });
     return absl::OkStatus();
   };
   return Upload(weights.rows(), static_cast<size_t>(cols) * sizeof(float),
@@ -157,10 +159,13 @@ absl::Status UploadBf16Tiles(const StackedWeights& weights, Staging* staging,
     const int count = std::min(kTileOutputs, weights.rows() - first);
     std::vector<uint16_t> tile(static_cast<size_t>(count) *
                                static_cast<size_t>(cols));
-    for (int i = 0; i < count; ++i) {
-      weights.LoadBF16(first + i, 0, cols,
-                       tile.data() + static_cast<size_t>(i) * cols);
-    }
+    weights.ForUnits(
+        kTileOutputs, index, index + 1, [&](const StackedWeights& held, int) {
+          for (int i = 0; i < count; ++i) {
+            held.LoadBF16(first + i, 0, cols,
+                          tile.data() + static_cast<size_t>(i) * cols);
+          }
+        });
     PackBf16Tile(tile.data(), count, cols, memory);
     return absl::OkStatus();
   };
@@ -178,10 +183,13 @@ absl::Status UploadTiles(const StackedWeights& weights, GemmFormat format,
     const size_t values =
         static_cast<size_t>(count) * static_cast<size_t>(cols);
     std::vector<float> tile(values);
-    for (int i = 0; i < count; ++i) {
-      weights.Load(first + i, 0, cols,
-                   tile.data() + static_cast<size_t>(i) * cols);
-    }
+    weights.ForUnits(kTileOutputs, index, index + 1,
+                     [&](const StackedWeights& held, int) {
+                       for (int i = 0; i < count; ++i) {
+                         held.Load(first + i, 0, cols,
+                                   tile.data() + static_cast<size_t>(i) * cols);
+                       }
+                     });
     for (size_t i = 0; i < values; ++i) {
       if (std::isfinite(tile[i])) continue;
       return absl::InvalidArgumentError(absl::StrCat(
@@ -211,13 +219,14 @@ int64_t CudaMatrix::Bytes(absl::Span<const HostMatrix> parts, WeightType type) {
 
 absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Create(
     absl::Span<const HostMatrix> parts, WeightType type, Device* device,
-    Staging* staging) {
+    Staging* staging, int shares) {
   const StackedWeights weights(parts);
   const Layout layout = LayoutOf(weights, type);
   std::unique_ptr<CudaMatrix> matrix(new CudaMatrix());
   matrix->rows_ = weights.rows();
   matrix->cols_ = weights.cols();
   matrix->padded_cols_ = layout.padded_cols;
+  matrix->order_outputs_ = weights.rows() * shares;
   matrix->format_ = layout.format;
   NACRE_RETURN_IF_ERROR(CheckUnit(layout.unit_bytes));
   NACRE_ASSIGN_OR_RETURN(matrix->memory_, device->Allocate(layout.bytes));

@@ -27,10 +27,10 @@ class CudaMatrix : public PackedMatrix {
   // process. kAuto keeps bf16 where all parts are, else float32.
   // RESOURCE_EXHAUSTED. INVALID_ARGUMENT for a row (of a format 16 rows) of
   // more bytes than a piece of `staging`. Likewise for a weight that is not
-  // finite where it would be quantized.
+  // finite where it would be quantized. `shares` as of ProductOps::PackShare.
   static absl::StatusOr<std::unique_ptr<CudaMatrix>> Create(
       absl::Span<const HostMatrix> parts, WeightType type, Device* device,
-      Staging* staging);
+      Staging* staging, int shares = 1);
 
   // Bytes that Create takes of the device. Fatal as StackedWeights is.
   static int64_t Bytes(absl::Span<const HostMatrix> parts, WeightType type);
@@ -47,6 +47,8 @@ class CudaMatrix : public PackedMatrix {
   absl::optional<GemmFormat> format() const { return format_; }
   // Inputs of the product: with a format a multiple of 8, zeros past cols().
   int padded_cols() const { return padded_cols_; }
+  // Outputs that the order of sums follows from (GemmArgs).
+  int order_outputs() const { return order_outputs_; }
   const void* data() const { return memory_->data(); }
   // Of fp8 one a row, else null.
   const float* scales() const {
@@ -61,6 +63,7 @@ class CudaMatrix : public PackedMatrix {
   int rows_ = 0;
   int cols_ = 0;
   int padded_cols_ = 0;
+  int order_outputs_ = 0;
   absl::optional<GemmFormat> format_;
 };
 

@@ -75,6 +75,14 @@ void CudaRowOps::AddBias(float* x, int rows, int cols, const float* bias) {
   device_->Check(AddToRows(device_->queue(), x, rows, cols, bias), "bias");
 }
 
+void CudaRowOps::TakeColumns(const float* x, int rows, int stride, int first,
+                             int cols, float* out) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(
+      CopyColumns(device_->queue(), x, rows, stride, first, cols, out),
+      "columns of rows");
+}
+
 const int32_t* CudaRowOps::SendRows(absl::Span<const int32_t> rows) {
   const size_t bytes = rows.size() * sizeof(int32_t);
   if (!device_->Grow(bytes, &row_numbers_)) return nullptr;

@@ -33,6 +33,8 @@ class CudaRowOps : public CudaMemory {
   void SoftCap(float* x, size_t count, float cap) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
   void AddBias(float* x, int rows, int cols, const float* bias) override;
+  void TakeColumns(const float* x, int rows, int stride, int first, int cols,
+                   float* out) override;
   void GatherRows(const float* x, absl::Span<const int32_t> rows, int cols,
                   float* out) override;
   void CombineRows(float* y, absl::Span<const int32_t> rows,

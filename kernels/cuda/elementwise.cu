@@ -149,6 +149,14 @@ __global__ void __launch_bounds__(kThreads)
   out[row * cols + column] = sum;
 }
 
+__global__ void __launch_bounds__(kThreads)
+    CopyColumnsKernel(const float* x, size_t count, int stride, int first,
+                      int cols, float* out) {
+  const size_t i = BeginElement();
+  if (i >= count) return;
+  out[i] = x[i / cols * stride + first + static_cast<int>(i % cols)];
+}
+
 // Blocks as GateKernel's.
 __global__ void __launch_bounds__(kThreads)
     RoundKernel(const float* x, int cols, int padded_cols, uint16_t* out) {
@@ -260,6 +268,13 @@ cudaError_t AddWeightedRows(const Queue& queue, const float* y,
                             int rows, int count, int cols, float* out) {
   return LaunchKernel(queue, {BlocksForRows(rows, cols), kThreads},
                       AddWeightedKernel, y, parts, weights, count, cols, out);
+}
+
+cudaError_t CopyColumns(const Queue& queue, const float* x, int rows,
+                        int stride, int first, int cols, float* out) {
+  const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(cols);
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
+                      CopyColumnsKernel, x, count, stride, first, cols, out);
 }
 
 cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,

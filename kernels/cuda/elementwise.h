@@ -98,6 +98,10 @@ cudaError_t AddWeightedRows(const Queue& queue, const float* y,
                             const int32_t* parts, const float* weights,
                             int rows, int count, int cols, float* out);
 
+// out[i, j] = x[i, first + j]       x [rows, stride], out [rows, cols]
+cudaError_t CopyColumns(const Queue& queue, const float* x, int rows,
+                        int stride, int first, int cols, float* out);
+
 // Rounded to bf16, zeros past the last column.
 //   x [rows, cols], out bf16 [rows, padded_cols]
 cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,

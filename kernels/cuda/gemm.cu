@@ -207,9 +207,10 @@ bool Valid(const GemmArgs& args) {
 
 }  // namespace
 
-size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs,
-                          int rows) {
-  const GemmOrder order = GemmOrderOf(outputs, inputs);
+size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs, int rows,
+                          int order_outputs) {
+  const GemmOrder order =
+      GemmOrderOf(order_outputs > 0 ? order_outputs : outputs, inputs);
   const size_t row_bytes = sizeof(float) * outputs;
   size_t bytes = 0;
   if (order.slices > 1) {
@@ -226,11 +227,12 @@ size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs,
 cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
   if (!Valid(args)) return cudaErrorInvalidValue;
   if (args.workspace == nullptr &&
-      GemmWorkspaceBytes(args.format, args.outputs, args.inputs, args.rows) >
-          0) {
+      GemmWorkspaceBytes(args.format, args.outputs, args.inputs, args.rows,
+                         args.order_outputs) > 0) {
     return cudaErrorInvalidValue;
   }
-  const GemmOrder order = GemmOrderOf(args.outputs, args.inputs);
+  const GemmOrder order = GemmOrderOf(
+      args.order_outputs > 0 ? args.order_outputs : args.outputs, args.inputs);
   Device device;
   cudaError_t status = ReadDevice(&device);
   if (status != cudaSuccess) return status;

@@ -37,13 +37,17 @@ struct GemmArgs {
   // stream may share it.
   void* workspace = nullptr;
   int outputs = 0;
+  // That the order follows from, of a matrix of which this is a share; 0:
+  // those above.
+  int order_outputs = 0;
   int inputs = 0;  // a multiple of 8
   int rows = 0;    // 1 or more
 };
 
 // Bytes of workspace with which any number of rows up to `rows` can be
 // multiplied; no more is needed beyond 256 rows.
-size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs, int rows);
+size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs, int rows,
+                          int order_outputs = 0);
 
 // Queues the product on a stream of the current device; does not block. With
 // queue.overlap, on sm_90 and later, weights are fetched while the kernel

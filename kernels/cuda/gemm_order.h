@@ -14,7 +14,8 @@
 //   3. the chains of a slice are added in order, then the slices in theirs.
 //      fp8: the sum is multiplied by the output's scale last.
 // The number of multiprocessors and of rows decides where an element is
-// computed, never how.
+// computed, never how. Ranks that have shares of the outputs take the order of
+// all of them (GemmArgs::order_outputs).
 //
 // Why chains: with few rows a product is bound by reading weights. 8 warps of
 // one block, each with a chain of its own, keep enough of them on their way.

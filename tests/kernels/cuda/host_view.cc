@@ -199,6 +199,14 @@ void HostView::AddBias(float* x, int rows, int cols, const float* bias) {
   in_place.Return(x);
 }
 
+void HostView::TakeColumns(const float* x, int rows, int stride, int first,
+                           int cols, float* out) {
+  Mirror in(backend_.get(), x, Count(rows, stride));
+  Mirror to(backend_.get(), kNothing, Count(rows, cols));
+  backend_->TakeColumns(in.f32(), rows, stride, first, cols, to.f32());
+  to.Return(out);
+}
+
 // As many rows as are asked for, the last of them included.
 void HostView::GatherRows(const float* x, absl::Span<const int32_t> rows,
                           int cols, float* out) {

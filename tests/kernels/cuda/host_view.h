@@ -48,6 +48,10 @@ class HostView : public Backend {
       absl::Span<const HostMatrix> parts) override {
     return backend_->Pack(parts);
   }
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackShare(
+      absl::Span<const HostMatrix> parts, int shares) override {
+    return backend_->PackShare(parts, shares);
+  }
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
       const HostMatrix& table) override {
     return backend_->PackTable(table);
@@ -79,6 +83,8 @@ class HostView : public Backend {
   void SoftCap(float* x, size_t count, float cap) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
   void AddBias(float* x, int rows, int cols, const float* bias) override;
+  void TakeColumns(const float* x, int rows, int stride, int first, int cols,
+                   float* out) override;
   void GatherRows(const float* x, absl::Span<const int32_t> rows, int cols,
                   float* out) override;
   void CombineRows(float* y, absl::Span<const int32_t> rows,
