@@ -74,6 +74,12 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     return std::make_unique<CpuBackend>(options.cpus, weight_type, kv_type);
   }
   if (options.kind == "cuda") {
+    if (options.devices.size() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--device lists ", options.devices.size(),
+                       " devices, which only --tensor-parallel ",
+                       options.devices.size(), " can use"));
+    }
 #ifdef NACRE_WITH_CUDA
     CudaBackendOptions cuda;
     cuda.graphs = options.graphs;

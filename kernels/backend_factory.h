@@ -20,6 +20,9 @@ struct BackendOptions {
   // empty: one unpinned thread.
   std::vector<int> cpus;
   int device = 0;  // cuda only
+  // Of several ranks (model/tensor_parallel_model.h), one each; empty: from
+  // `device` on.
+  std::vector<int> devices;
   // Of a device with its own memory: most that all buffers have together; 0:
   // what is there. What CUDA itself takes is not counted.
   int64_t max_memory_bytes = 0;
@@ -36,7 +39,8 @@ struct BackendOptions {
   bool overlap = true;
 };
 
-// INVALID_ARGUMENT for an unknown kind, weight type, KV type, core or device;
+// INVALID_ARGUMENT for an unknown kind, weight type, KV type, core or device,
+// and for several devices;
 // UNIMPLEMENTED for a backend that this build lacks, or weights that the
 // backend lacks; FAILED_PRECONDITION with CUDA's own message where there is no
 // GPU or no driver; RESOURCE_EXHAUSTED.

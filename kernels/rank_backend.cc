@@ -70,7 +70,8 @@ std::string RankBackend::numerics_id() const {
 
 std::string RankBackend::description() const {
   return absl::StrCat("rank ", rank(), " of ", ranks(), ": ",
-                      inner_->description());
+                      inner_->description(),
+                      staged_ == nullptr ? "" : ", sums in host memory");
 }
 
 void RankBackend::QueueCopyToHost(const void* device, size_t bytes,

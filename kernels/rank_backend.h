@@ -63,6 +63,10 @@ class RankBackend : public ForwardedBackend {
   void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
   absl::Status Synchronize() override;
   absl::Status WaitFor(int64_t mark) override;
+  // Rank 0's, which has all logits.
+  TokenDrawer* token_drawer() override {
+    return rank() == 0 ? inner_->token_drawer() : nullptr;
+  }
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;

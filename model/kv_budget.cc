@@ -50,6 +50,7 @@ absl::StatusOr<int64_t> KvBytes(const ModelConfig& config,
                                 const kernels::DeviceMemory& memory,
                                 const KvBudget& budget) {
   const int64_t scratch = ScratchBytes(config, budget.step_rows) +
+                          budget.of_ranks +
                           std::min(kOperations, memory.total / 8);
   const int64_t reserve = std::min(kReserve, memory.total / 8);
   int64_t left = memory.free - scratch - reserve;

@@ -16,9 +16,10 @@ namespace nacre::model {
 
 // What is asked of it.
 struct KvBudget {
-  double share = 1;   // of what is left, in (0, 1]
-  int64_t most = 0;   // bytes; 0: no limit
-  int step_rows = 1;  // rows of the largest step
+  double share = 1;      // of what is left, in (0, 1]
+  int64_t most = 0;      // bytes; 0: no limit
+  int step_rows = 1;     // rows of the largest step
+  int64_t of_ranks = 0;  // bytes that a step needs as one of several ranks
 };
 
 // Bytes that a Forward of up to `rows` rows may come to hold on the device,

@@ -1,6 +1,8 @@
 #include "model/tensor_parallel_model.h"
 
 #include <algorithm>
+#include <cstring>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,11 +86,6 @@ absl::StatusOr<std::vector<std::vector<int>>> DealCores(
 
 absl::Status CheckLoad(const ModelConfig& config, const Checkpoint& checkpoint,
                        const kernels::BackendOptions& backend, int ranks) {
-  if (backend.kind != "cpu" && backend.kind != "reference") {
-    return absl::UnimplementedError(
-        absl::StrCat("--tensor-parallel ", ranks, " on backend \"",
-                     backend.kind, "\": only \"cpu\" and \"reference\" can"));
-  }
   if (checkpoint.quantization().has_value()) {
     return absl::UnimplementedError(
         absl::StrCat("--tensor-parallel ", ranks,
@@ -100,24 +97,95 @@ absl::Status CheckLoad(const ModelConfig& config, const Checkpoint& checkpoint,
   return CheckSplit(config, weights, ranks);
 }
 
+// Of each rank of "cuda".
+absl::StatusOr<std::vector<int>> DealDevices(
+    const kernels::BackendOptions& backend, int ranks, bool shares_memory) {
+  std::vector<int> devices = backend.devices;
+  if (devices.size() <= 1) {
+    devices.clear();
+    for (int rank = 0; rank < ranks; ++rank) {
+      devices.push_back(backend.device + rank);
+    }
+  }
+  if (static_cast<int>(devices.size()) != ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tensor-parallel ", ranks, ": --device lists ",
+                     devices.size(), " devices, one for each rank is needed"));
+  }
+  std::set<int> seen;
+  for (const int device : devices) {
+    if (seen.insert(device).second || shares_memory) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tensor-parallel ", ranks, ": --device lists ", device,
+                     " twice: ranks that share a device need --max-memory"));
+  }
+  return devices;
+}
+
+// Bytes beside what models have: sums and inputs of shards, and outputs of the
+// head, of a rank.
+int64_t ScratchOfRank(const ModelConfig& config, int ranks, int step_rows) {
+  const int64_t values = int64_t{kernels::kInputShards} * config.hidden_size +
+                         config.q_size() + config.intermediate_size +
+                         config.vocab_size / ranks;
+  return step_rows * values * static_cast<int64_t>(sizeof(float));
+}
+
 // Of all ranks together.
 absl::Status AdmitRanks(const ModelConfig& config, const Checkpoint& checkpoint,
                         const kernels::Backend& backend, int ranks,
                         const ModelOptions& options) {
-  if (!options.admit) return absl::OkStatus();
+  if (!options.admit || backend.location() != kernels::Location::kHost) {
+    return absl::OkStatus();
+  }
   MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, backend);
   needs.kv_cache = options.kv_cache_bytes;
   needs.prefix_store = StoredInMemory(options.prefix_store);
-  // Beside what models have: sums and inputs of shards, and outputs of the
-  // head.
-  const int64_t values =
-      ranks * (int64_t{kernels::kInputShards} * config.hidden_size +
-               config.q_size() + config.intermediate_size) +
-      config.vocab_size;
   needs.scratch =
-      ranks * ScratchBytes(ConfigOfRank(config, ranks), options.step_rows) +
-      options.step_rows * values * static_cast<int64_t>(sizeof(float));
+      ranks * (ScratchBytes(ConfigOfRank(config, ranks), options.step_rows) +
+               ScratchOfRank(config, ranks, options.step_rows));
   return options.admit(needs);
+}
+
+// The least `value` of all ranks, on each.
+absl::StatusOr<int64_t> LeastOfRanks(kernels::Collective* collective,
+                                     int64_t value) {
+  // Values go as they are: no sum is made of these.
+  constexpr int kFloats = sizeof(int64_t) / sizeof(float);
+  float own[kFloats];
+  float all[kernels::kMostRanks * kFloats];
+  std::memcpy(own, &value, sizeof(value));
+  NACRE_RETURN_IF_ERROR(collective->Gather(own, 1, kFloats, all));
+  if (collective->rank() == 0) {
+    for (int rank = 0; rank < collective->ranks(); ++rank) {
+      int64_t other = 0;
+      std::memcpy(&other, all + kFloats * rank, sizeof(other));
+      value = std::min(value, other);
+    }
+    std::memcpy(own, &value, sizeof(value));
+  }
+  NACRE_RETURN_IF_ERROR(collective->Broadcast(own, kFloats));
+  std::memcpy(&value, own, sizeof(value));
+  return value;
+}
+
+// One rank's part of what all have.
+ModelOptions OptionsOfRank(const ModelConfig& config, int ranks, int rank,
+                           const ModelOptions& options) {
+  ModelOptions own = options;
+  own.kv_cache_bytes /= ranks;
+  if (own.prefix_store.bytes > 0) {
+    own.prefix_store.bytes =
+        std::max<int64_t>(1, own.prefix_store.bytes / ranks);
+  }
+  if (own.kv_budget.has_value()) {
+    own.kv_budget->most /= ranks;
+    own.kv_budget->of_ranks =
+        ScratchOfRank(config, ranks, own.kv_budget->step_rows);
+  }
+  own.admit = nullptr;
+  if (rank > 0) own.progress = nullptr;
+  return own;
 }
 
 // What does not change a rank's state, and comes to all alike.
@@ -137,48 +205,44 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
   NACRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(dir));
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                          Checkpoint::Open(dir));
-  const kernels::BackendOptions backend =
-      WithAutoChosen(*checkpoint, config, asked);
+  kernels::BackendOptions backend = WithAutoChosen(*checkpoint, config, asked);
   NACRE_RETURN_IF_ERROR(CheckLoad(config, *checkpoint, backend, ranks));
+  const bool on_devices = backend.kind == "cuda";
+  // Threads that feed devices are not pinned: they also read the weights, on
+  // all cores.
+  if (on_devices) backend.cpus.clear();
   NACRE_ASSIGN_OR_RETURN(const auto cores, DealCores(backend.cpus, ranks));
   std::vector<int> first_cores;
   first_cores.reserve(cores.size());
   for (const auto& own : cores) {
     first_cores.push_back(own.empty() ? kAnyCpu : own.front());
   }
-  // Says what is wrong with all of them together.
-  NACRE_RETURN_IF_ERROR(kernels::CreateBackend(backend).status());
   std::unique_ptr<TensorParallelModel> model(
       new TensorParallelModel(std::move(first_cores)));
   model->collectives_ = kernels::MakeSharedMemoryCollectives(ranks);
-  for (size_t rank = 0; rank < cores.size(); ++rank) {
-    kernels::BackendOptions own = backend;
-    own.cpus = cores[rank];
-    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> inner,
-                           kernels::CreateBackend(own));
-    model->backends_.push_back(std::make_unique<kernels::RankBackend>(
-        std::move(inner), model->collectives_[rank].get()));
+  if (on_devices) {
+    NACRE_ASSIGN_OR_RETURN(
+        backend.devices,
+        DealDevices(backend, ranks,
+                    backend.max_memory_bytes > 0 || !options.kv_budget));
   }
+  NACRE_RETURN_IF_ERROR(model->CreateBackends(backend, cores));
   NACRE_RETURN_IF_ERROR(AdmitRanks(config, *checkpoint,
                                    *model->backends_.front(), ranks, options));
   const size_t count = static_cast<size_t>(ranks);
   model->models_.resize(count);
   model->batches_.resize(count);
   model->statuses_.resize(count);
-  NACRE_RETURN_IF_ERROR(model->OnEveryRank([&](size_t rank) -> absl::Status {
-    const TensorShard shard = {model->backends_[rank].get()};
-    ModelOptions own = options;
-    own.kv_cache_bytes /= ranks;
-    if (own.prefix_store.bytes > 0) {
-      own.prefix_store.bytes =
-          std::max<int64_t>(1, own.prefix_store.bytes / ranks);
+  NACRE_RETURN_IF_ERROR(model->OnEveryRank([&](size_t rank) {
+    const absl::Status status = model->LoadRank(
+        dir, rank,
+        OptionsOfRank(config, ranks, static_cast<int>(rank), options));
+    // Whatever it is: others may wait for this rank.
+    if (!status.ok()) {
+      model->collectives_[rank]->Abort(
+          kernels::FailureOfRank(static_cast<int>(rank), status));
     }
-    own.admit = nullptr;
-    own.shard = &shard;
-    if (rank > 0) own.progress = nullptr;
-    NACRE_ASSIGN_OR_RETURN(model->models_[rank],
-                           LoadModel(dir, shard.backend, own));
-    return absl::OkStatus();
+    return status;
   }));
   model->info_ = model->models_.front()->info();
   absl::StrAppend(&model->info_.description, ", on ", ranks,
@@ -186,15 +250,58 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
   return model;
 }
 
+absl::Status TensorParallelModel::CreateBackends(
+    const kernels::BackendOptions& backend,
+    const std::vector<std::vector<int>>& cores) {
+  const bool on_devices = backend.kind == "cuda";
+  // Says what is wrong with all of them together.
+  if (!on_devices) {
+    NACRE_RETURN_IF_ERROR(kernels::CreateBackend(backend).status());
+  }
+  for (size_t rank = 0; rank < cores.size(); ++rank) {
+    kernels::BackendOptions own = backend;
+    own.cpus = cores[rank];
+    own.max_memory_bytes /= static_cast<int64_t>(cores.size());
+    own.devices.clear();
+    if (on_devices) own.device = backend.devices[rank];
+    auto inner = kernels::CreateBackend(own);
+    if (!inner.ok()) {
+      return absl::Status(inner.status().code(),
+                          absl::StrCat("--tensor-parallel ", cores.size(), ": ",
+                                       inner.status().message()));
+    }
+    backends_.push_back(std::make_unique<kernels::RankBackend>(
+        *std::move(inner), collectives_[rank].get()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorParallelModel::LoadRank(const std::string& dir, size_t rank,
+                                           const ModelOptions& options) {
+  TensorShard shard;
+  shard.backend = backends_[rank].get();
+  shard.least_of_ranks = [&](int64_t value) {
+    return LeastOfRanks(collectives_[rank].get(), value);
+  };
+  ModelOptions own = options;
+  own.shard = &shard;
+  NACRE_ASSIGN_OR_RETURN(models_[rank], LoadModel(dir, shard.backend, own));
+  return absl::OkStatus();
+}
+
 absl::Status TensorParallelModel::OnEveryRank(
     const std::function<absl::Status(size_t rank)>& task) {
   threads_.Run([&](int thread) {
     const size_t rank = static_cast<size_t>(thread);
+    // The host's threads are bound already. Memory of another rank may have
+    // been freed on this thread, which makes that one's device current.
+    if (backends_[rank]->location() == kernels::Location::kDevice) {
+      backends_[rank]->BindComputeThread();
+    }
     statuses_[rank] = task(rank);
     if (!statuses_[rank].ok() && !IsRefusal(statuses_[rank])) {
-      collectives_[rank]->Abort(absl::Status(
-          statuses_[rank].code(),
-          absl::StrCat("rank ", rank, ": ", statuses_[rank].message())));
+      collectives_[rank]->Abort(
+          kernels::FailureOfRank(thread, statuses_[rank]));
     }
   });
   for (const absl::Status& status : statuses_) {
@@ -235,6 +342,9 @@ absl::StatusOr<absl::Span<const float>> TensorParallelModel::Forward(
       NACRE_CHECK(sequence != nullptr && sequence->model() == this,
                   "the sequence is not of this model");
       rows.sequence = sequence->rank(rank);
+      rows.next_draw.reset();
+      // Rank 0 has the logits.
+      if (rank > 0) rows.draws = {};
     }
   }
   absl::Span<const float> logits;

@@ -10,7 +10,8 @@
 //
 // It shows features and final hidden states, which every rank has whole. It
 // shows no vocabulary head and no keys and values, of which no rank has all. It
-// draws no tokens and cannot be interrupted: ranks would have to agree on when.
+// cannot be interrupted, and begins no step early: ranks would have to agree on
+// when. On devices rank 0, which gathers the logits, draws tokens of them.
 //
 // Thread-compatible, as any LanguageModel.
 
@@ -39,17 +40,22 @@ namespace nacre::model {
 class TensorParallelModel : public LanguageModel {
  public:
   // As LoadModel. `backend` is of all ranks: its cores are dealt out to them in
-  // order, a thread each; none: an unpinned thread each. `options` are of all
-  // ranks together. Errors of CheckSplit, CreateBackend and LoadModel, too;
-  // INVALID_ARGUMENT for a number of ranks other than 1, 2, 4 and 8, and for
-  // cores that they cannot share evenly; UNIMPLEMENTED for a backend that is
-  // not the host's, and for quantized checkpoints.
+  // order, a thread each; none: an unpinned thread each. On "cuda" threads
+  // are unpinned, and each rank has the next of its devices. `options` are of
+  // all ranks together. So is max_memory_bytes. Errors of CheckSplit,
+  // CreateBackend and LoadModel, too; INVALID_ARGUMENT for a number of ranks
+  // other than 1, 2, 4 and 8, for cores that they cannot share evenly, for too
+  // few devices, and for ranks that share one without max_memory_bytes or
+  // kv_cache_bytes; UNIMPLEMENTED for quantized checkpoints.
   static absl::StatusOr<std::unique_ptr<TensorParallelModel>> Load(
       const std::string& dir, const kernels::BackendOptions& backend, int ranks,
       const ModelOptions& options);
 
   const ModelInfo& info() const override { return info_; }
-  void BindComputeThread() override { threads_.BindCaller(); }
+  void BindComputeThread() override {
+    threads_.BindCaller();
+    models_.front()->BindComputeThread();
+  }
   absl::StatusOr<std::unique_ptr<Sequence>> NewSequence(
       int max_length) override {
     return NewTreeSequence(max_length, 0, {});
@@ -72,6 +78,10 @@ class TensorParallelModel : public LanguageModel {
   // As of LanguageModel, and INTERNAL or what a rank failed with, from then on.
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
+  bool draws_tokens() const override { return models_.front()->draws_tokens(); }
+  absl::Span<const int32_t> drawn_tokens() const override {
+    return models_.front()->drawn_tokens();
+  }
   kernels::FloatView final_hidden() override {
     return models_.front()->final_hidden();
   }
@@ -98,6 +108,11 @@ class TensorParallelModel : public LanguageModel {
   explicit TensorParallelModel(std::vector<int> cpus)
       : threads_(std::move(cpus)) {}
 
+  // Makes the ranks' backends, on the first cores of each.
+  absl::Status CreateBackends(const kernels::BackendOptions& backend,
+                              const std::vector<std::vector<int>>& cores);
+  absl::Status LoadRank(const std::string& dir, size_t rank,
+                        const ModelOptions& options);
   // Calls task(rank) on each rank's thread; the first error that is not only
   // another rank's ends all ranks and is returned.
   absl::Status OnEveryRank(

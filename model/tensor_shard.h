@@ -7,7 +7,11 @@
 #ifndef MODEL_TENSOR_SHARD_H_
 #define MODEL_TENSOR_SHARD_H_
 
+#include <cstdint>
+#include <functional>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/rank_backend.h"
 #include "kernels/weight_type.h"
 #include "model/config.h"
@@ -21,6 +25,9 @@ bool IsRankCount(int ranks);
 // What one rank loads; `backend`, its own, outlives it.
 struct TensorShard {
   kernels::RankBackend* backend = nullptr;
+  // Of what each rank calls it with, the least, on every rank: KV caches of
+  // devices are as large as the smallest. All ranks call it, or one fails.
+  std::function<absl::StatusOr<int64_t>(int64_t value)> least_of_ranks;
 
   int rank() const { return backend->rank(); }
   int ranks() const { return backend->ranks(); }

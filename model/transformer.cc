@@ -132,6 +132,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   if (memory.has_value() && options.kv_budget.has_value()) {
     NACRE_ASSIGN_OR_RETURN(
         kv_bytes, KvBytes(model->config_, *memory, *options.kv_budget));
+    if (shard != nullptr) {
+      NACRE_ASSIGN_OR_RETURN(kv_bytes, shard->least_of_ranks(kv_bytes));
+    }
   }
   NACRE_ASSIGN_OR_RETURN(
       model->kv_pool_,

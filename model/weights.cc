@@ -392,10 +392,14 @@ class Loader {
 // RESOURCE_EXHAUSTED where the device has too little memory for all weights:
 // better said now than after minutes.
 absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
-                       kernels::Backend* backend) {
+                       kernels::Backend* backend, const TensorShard* shard) {
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (!memory.has_value()) return absl::OkStatus();
-  const MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, *backend);
+  MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, *backend);
+  if (shard != nullptr) {
+    needs.weights /= shard->ranks();
+    if (shard->rank() > 0) needs.tables = 0;
+  }
   if (needs.loaded() <= memory->available()) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("the weights need ", needs.loaded(),
@@ -488,7 +492,7 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
     quantized.emplace(checkpoint, *checkpoint.quantization());
   }
   const QuantizedWeights* const source = quantized ? &*quantized : nullptr;
-  NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend));
+  NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend, shard));
   Weights weights;
   Loader loader(checkpoint, source, backend, shard, &weights);
   const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);

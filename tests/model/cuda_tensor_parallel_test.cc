@@ -1,0 +1,344 @@
+// A model on several ranks, each on a device: the same bits for any number of
+// them, in any batch, close to the model on one device and to the reference,
+// and the end of all when a device fails. On a GPU all ranks share it.
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend_factory.h"
+#include "kernels/shared_memory_collective.h"
+#include "model/load_model.h"
+#include "model/tensor_parallel_model.h"
+#include "tests/model/rank_sessions.h"
+#include "tests/testing/gguf_checkpoint.h"
+#include "tests/testing/random_checkpoint.h"
+#include "tests/testing/tiny_checkpoint.h"
+#ifdef NACRE_EMULATED_CUDA
+#include "tests/kernels/cuda/emulation/runtime.h"
+#endif
+
+namespace nacre::model {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+#ifdef NACRE_EMULATED_CUDA
+namespace emulation = kernels::cuda::emulation;
+
+// A device for each rank.
+class DevicesOfRanks {
+ protected:
+  DevicesOfRanks() {
+    emulation::ResetDevice();
+    emulation::settings.devices = kernels::kMostRanks;
+  }
+  ~DevicesOfRanks() { emulation::ResetDevice(); }
+};
+
+std::vector<int> DevicesFor(int) { return {}; }
+#else
+class DevicesOfRanks {};
+
+std::vector<int> DevicesFor(int ranks) {
+  return std::vector<int>(static_cast<size_t>(ranks), 0);
+}
+#endif
+
+// Of few positions: partial results of attention have room for all of them.
+ModelOptions SmallOptions() {
+  ModelOptions options = Options();
+  options.kv_cache_bytes = 3 << 19;
+  return options;
+}
+
+std::unique_ptr<TensorParallelModel> OnDevices(const std::string& dir,
+                                               kernels::BackendOptions backend,
+                                               int ranks) {
+  backend.devices = DevicesFor(ranks);
+  auto model = TensorParallelModel::Load(dir, backend, ranks, SmallOptions());
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *std::move(model) : nullptr;
+}
+
+// A checkpoint and what it is kept in.
+struct Case {
+  std::string name;
+  std::string architecture = "LlamaForCausalLM";
+  std::string weights = "f32";
+  std::string more = "";  // of the config
+  std::string kv_type = "f32";
+  double tolerance = 1e-4;  // of the largest logit
+  bool has_eight = false;   // ranks, too: they take the emulated device longest
+};
+
+std::vector<Case> Cases() {
+  return {{.name = "f32", .has_eight = true},
+          {.name = "tied", .more = R"(, "tie_word_embeddings": true)"},
+          {.name = "biases",
+           .more = R"(, "attention_bias": true, "mlp_bias": true)"},
+          {.name = "mistral",
+           .architecture = "MistralForCausalLM",
+           .more = R"(, "sliding_window": 20)"},
+          {.name = "qwen3", .architecture = "Qwen3ForCausalLM"},
+          // Inputs are rounded: one that is a bit larger may be rounded up.
+          {.name = "bf16", .weights = "bf16", .tolerance = 0.05},
+          {.name = "kvbf16",
+           .weights = "bf16",
+           .kv_type = "bf16",
+           .tolerance = 0.05},
+          {.name = "int8", .weights = "int8", .tolerance = 0.1},
+          {.name = "fp8", .weights = "fp8", .tolerance = 0.15},
+          {.name = "int4", .weights = "int4", .tolerance = 0.15}};
+}
+
+class CudaTensorParallelTest : public ::testing::TestWithParam<Case>,
+                               protected DevicesOfRanks {};
+
+TEST_P(CudaTensorParallelTest, EveryNumberOfRanksHasTheSameBits) {
+  const Case& param = GetParam();
+  const std::string dir = nacre::testing::TestFolder("ranks");
+  nacre::testing::WriteRandomCheckpoint(
+      ConfigJson(param.architecture, param.weights, param.more), dir);
+  const auto options = Backend("cuda", param.weights, param.kv_type);
+  const auto backend = kernels::CreateBackend(options);
+  if (backend.status().code() == absl::StatusCode::kFailedPrecondition) {
+    GTEST_SKIP() << backend.status();
+  }
+  const auto plain = *LoadModel(dir, backend->get(), SmallOptions());
+  const Values near = RunSessions(plain.get());
+  Values expected;
+  std::vector<int> counts = {1, 2, 4};
+  if (param.has_eight) counts.push_back(8);
+  for (const int ranks : counts) {
+    const auto model = OnDevices(dir, options, ranks);
+    ASSERT_NE(model, nullptr);
+    const Values logits = RunSessions(model.get());
+    if (expected.empty()) expected = logits;
+    EXPECT_EQ(logits, expected) << ranks << " ranks";
+    EXPECT_EQ(model->info().fingerprint, plain->info().fingerprint);
+    EXPECT_EQ(model->info().kv_capacity_tokens,
+              plain->info().kv_capacity_tokens);
+    EXPECT_EQ(model->kv_free_tokens(), plain->kv_free_tokens());
+    EXPECT_EQ(model->info().numerics_id,
+              absl::StrCat((*backend)->numerics_id(), "-shards8-llama-v1"));
+    EXPECT_THAT(model->backend_description(),
+                HasSubstr(absl::StrCat("rank ", ranks - 1, " of ", ranks)));
+  }
+  EXPECT_LE(LargestDifference(expected, near), param.tolerance * Largest(near));
+  // The truth, in the same weights where the reference has them.
+  const auto reference = *kernels::CreateBackend(
+      Backend("reference", param.weights == "fp8" ? "f32" : param.weights));
+  const auto truth = *LoadModel(dir, reference.get(), Options());
+  EXPECT_LE(LargestDifference(expected, RunSessions(truth.get())),
+            param.tolerance * Largest(near));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaTensorParallelTest,
+                         ::testing::ValuesIn(Cases()),
+                         [](const auto& test) { return test.param.name; });
+
+class CudaRanksModelTest : public ::testing::Test, protected DevicesOfRanks {
+ protected:
+  // A model of these weights on so many ranks; null where there is no GPU.
+  std::unique_ptr<TensorParallelModel> Load(const std::string& weights,
+                                            int ranks) {
+    const auto options = Backend("cuda", weights);
+    if (kernels::CreateBackend(options).status().code() ==
+        absl::StatusCode::kFailedPrecondition) {
+      return nullptr;
+    }
+    if (dir_.empty()) {
+      dir_ = nacre::testing::TestFolder("model");
+      nacre::testing::WriteRandomCheckpoint(
+          ConfigJson("LlamaForCausalLM", weights), dir_);
+    }
+    return OnDevices(dir_, options, ranks);
+  }
+
+  std::string dir_;
+};
+
+TEST_F(CudaRanksModelTest, ARowHasTheSameBitsInEveryBatch) {
+  const auto model = Load("int8", 2);
+  if (model == nullptr) GTEST_SKIP() << "no CUDA device";
+  constexpr int kSessions = 4;
+  std::vector<Values> alone;
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<SequenceRows> batch;
+  for (int i = 0; i < kSessions; ++i) {
+    const auto sequence = *model->NewSequence(60);
+    Values& logits = alone.emplace_back();
+    for (const int32_t token : Tokens(3 + 7 * i, i)) {
+      logits.clear();
+      Append(model->Forward({{sequence.get(), {&token, 1}, 1}}), &logits);
+    }
+    sequences.push_back(*model->NewSequence(60));
+    tokens.push_back(Tokens(3 + 7 * i, i));
+  }
+  for (size_t i = 0; i < kSessions; ++i) {
+    batch.push_back({sequences[i].get(), tokens[i], 1});
+  }
+  Values together;
+  Append(model->Forward(batch), &together);
+  for (size_t i = 0; i < kSessions; ++i) {
+    const auto begin =
+        together.begin() + static_cast<std::ptrdiff_t>(i * kVocab);
+    EXPECT_EQ(Values(begin, begin + kVocab), alone[i]) << "session " << i;
+  }
+}
+
+// Of the rows of one Forward some are drawn, of others the logits are wanted.
+TEST_F(CudaRanksModelTest, RankZeroDrawsTokens) {
+  for (const int ranks : {1, 2, 4}) {
+    const auto model = Load("bf16", ranks);
+    if (model == nullptr) GTEST_SKIP() << "no CUDA device";
+    EXPECT_TRUE(model->draws_tokens());
+    const std::vector<int32_t> tokens = Tokens(6, 5);
+    const auto read = *model->NewSequence(20), drawn = *model->NewSequence(20);
+    Values logits;
+    Append(model->Forward({{read.get(), tokens, 2}}), &logits);
+    const std::vector<absl::optional<TokenDraw>> draws = {
+        TokenDraw{1, 5, 0.0f, kVocab}, TokenDraw{1, 6, 0.0f, kVocab}};
+    SequenceRows rows = {drawn.get(), tokens, 2, draws};
+    rows.next_draw = TokenDraw{1, 7, 0.0f, kVocab};  // a hint
+    const auto left = model->Forward({rows});
+    ASSERT_TRUE(left.ok()) << left.status();
+    EXPECT_TRUE(left->empty());
+    ASSERT_EQ(model->drawn_tokens().size(), 2u);
+    for (size_t row = 0; row < 2; ++row) {
+      const auto begin =
+          logits.begin() + static_cast<std::ptrdiff_t>(row * kVocab);
+      EXPECT_EQ(model->drawn_tokens()[row],
+                std::distance(begin, std::max_element(begin, begin + kVocab)));
+    }
+    const std::vector<int32_t> next = {model->drawn_tokens()[1]};
+    Values after, again;
+    Append(model->Forward({{drawn.get(), next, 1}}), &after);
+    Append(model->Forward({{read.get(), next, 1}}), &again);
+    EXPECT_EQ(after, again);
+    EXPECT_EQ(model->queued_steps(), QueuedSteps());
+  }
+}
+
+TEST_F(CudaRanksModelTest, ReadsAGgufFileAsItsFolder) {
+  const auto folder = Load("f32", 2);
+  if (folder == nullptr) GTEST_SKIP() << "no CUDA device";
+  const std::string file = nacre::testing::TestFolder("gguf") + "/m.gguf";
+  nacre::testing::WriteFile(file,
+                            nacre::testing::GgufOfCheckpoint(dir_).Bytes());
+  const auto gguf = OnDevices(file, Backend("cuda", "f32"), 4);
+  ASSERT_NE(gguf, nullptr);
+  EXPECT_EQ(RunSessions(folder.get()), RunSessions(gguf.get()));
+}
+
+#ifdef NACRE_EMULATED_CUDA
+absl::Status Refused(const std::string& dir,
+                     const kernels::BackendOptions& backend, int ranks,
+                     const ModelOptions& options = SmallOptions()) {
+  return TensorParallelModel::Load(dir, backend, ranks, options).status();
+}
+
+TEST_F(CudaRanksModelTest, RefusesDevicesThatAreNotThere) {
+  ASSERT_NE(Load("f32", 1), nullptr);
+  emulation::settings.devices = 3;
+  kernels::BackendOptions backend = Backend("cuda", "f32");
+  const auto message = [&](int ranks,
+                           const ModelOptions& options = SmallOptions()) {
+    return std::string(Refused(dir_, backend, ranks, options).message());
+  };
+  EXPECT_EQ(message(4),
+            "--tensor-parallel 4: CUDA device 3 does not exist: 3 found");
+  backend.device = 2;
+  EXPECT_EQ(message(2),
+            "--tensor-parallel 2: CUDA device 3 does not exist: 3 found");
+  backend.devices = {0, 1};
+  EXPECT_EQ(message(4),
+            "--tensor-parallel 4: --device lists 2 devices, one for each rank "
+            "is needed");
+  EXPECT_EQ(kernels::CreateBackend(backend).status().message(),
+            "--device lists 2 devices, which only --tensor-parallel 2 can use");
+  // Each would take what it finds free.
+  backend.devices = {1, 1};
+  ModelOptions of_worker = Options();
+  of_worker.kv_budget = KvBudget();
+  EXPECT_EQ(message(2, of_worker),
+            "--tensor-parallel 2: --device lists 1 twice: ranks that share a "
+            "device need --max-memory");
+  emulation::settings.memory_bytes = size_t{8} << 20;
+  backend.max_memory_bytes = int64_t{6} << 20;
+  EXPECT_EQ(Refused(dir_, backend, 2, of_worker), absl::OkStatus());
+}
+
+// Of a device that has less free, all take as much.
+TEST_F(CudaRanksModelTest, KvCachesAreAsLargeAsTheSmallest) {
+  ASSERT_NE(Load("f32", 1), nullptr);
+  ModelOptions options = Options();
+  options.kv_budget = KvBudget();
+  emulation::settings.memory_bytes = size_t{8} << 20;
+  const auto backend = Backend("cuda", "f32");
+  const auto capacity = [&]() -> int64_t {
+    const auto model = TensorParallelModel::Load(dir_, backend, 4, options);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model.ok() ? (*model)->info().kv_capacity_tokens : 0;
+  };
+  const int64_t most = capacity();
+  kernels::BackendOptions third = backend;
+  third.device = 2;
+  const auto other = *kernels::CreateBackend(third);
+  const auto taken = *other->Allocate(size_t{2} << 20);
+  const int64_t less = capacity();
+  EXPECT_LT(less, most);
+  EXPECT_GT(less, most / 3);
+}
+
+TEST_F(CudaRanksModelTest, ARankWithoutRoomEndsTheLoad) {
+  ASSERT_NE(Load("f32", 1), nullptr);
+  const auto backend = Backend("cuda", "f32");
+  kernels::BackendOptions second = backend;
+  second.device = 1;
+  const auto other = *kernels::CreateBackend(second);
+  emulation::settings.memory_bytes = size_t{8} << 20;
+  const auto taken = *other->Allocate((size_t{8} << 20) - (size_t{1} << 12));
+  ModelOptions options = Options();
+  options.kv_budget = KvBudget();  // for which they meet
+  const absl::Status status = Refused(dir_, backend, 2, options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("rank 1: "));
+}
+
+TEST_F(CudaRanksModelTest, ADeviceThatFailsEndsTheModelForGood) {
+  const auto model = Load("f32", 4);
+  ASSERT_NE(model, nullptr);
+  const auto sequence = *model->NewSequence(20);
+  const std::vector<int32_t> tokens = {1};
+  EXPECT_TRUE(model->Forward({{sequence.get(), tokens, 1}}).ok());
+  emulation::settings.fault = cudaErrorIllegalAddress;
+  emulation::settings.fault_device = 2;
+  absl::Status first;
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status =
+        model->Forward({{sequence.get(), tokens, 1}}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(StartsWith("rank 2: "), HasSubstr("emulated error")));
+    EXPECT_EQ(sequence->length(), 1);
+    // It stays so, whatever the device says later.
+    emulation::settings.fault = cudaSuccess;
+    if (i == 0) first = status;
+    EXPECT_EQ(status, first);
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace nacre::model
