@@ -19,6 +19,7 @@
 #include "common/scratch_memory.h"
 #include "common/status_macros.h"
 #include "kernels/weight_type.h"
+#include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/draft_kind.h"
 #include "model/eagle_folder.h"
@@ -212,19 +213,37 @@ absl::Status CheckIsSplit(const WorkerOptions& options) {
                    options.model_dir, " is a GliDe draft, which is not split"));
 }
 
+// Of a model that is split, as each rank's backend chooses it.
+absl::StatusOr<kernels::DType> KvTypeOfRanks(const WorkerOptions& options) {
+  const kernels::BackendOptions& backend = options.compute.backend;
+  NACRE_ASSIGN_OR_RETURN(const absl::optional<kernels::DType> asked,
+                         kernels::ParseKvType(backend.kv_type));
+  if (asked.has_value()) return *asked;
+  NACRE_ASSIGN_OR_RETURN(const kernels::WeightType weights,
+                         kernels::ParseWeightType(backend.weights));
+  NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
+                         model::ReadConfig(options.model_dir));
+  NACRE_ASSIGN_OR_RETURN(const auto checkpoint,
+                         model::Checkpoint::Open(options.model_dir));
+  return kernels::AutoKvType(
+      backend.kind, weights,
+      model::WithAutoChosen(*checkpoint, config, backend).bf16_checkpoint);
+}
+
 // Split among ranks, which have their backends themselves.
 absl::Status LoadRanks(const WorkerOptions& options, wire::WorkerRole role,
                        const MemoryFiles& memory, LoadedModel* loaded) {
-  const kernels::BackendOptions& backend = options.compute.backend;
+  kernels::BackendOptions backend = options.compute.backend;
+  const bool is_device = backend.kind == "cuda";
+  if (is_device) {
+    backend.max_memory_bytes = options.compute.max_memory_bytes.value_or(0);
+  }
   NACRE_RETURN_IF_ERROR(CheckIsSplit(options));
-  NACRE_ASSIGN_OR_RETURN(const absl::optional<kernels::DType> kv_type,
-                         kernels::ParseKvType(backend.kv_type));
+  NACRE_ASSIGN_OR_RETURN(const kernels::DType kv_type, KvTypeOfRanks(options));
   spdlog::info("loading {}", options.model_dir);
-  // On hosts, which are all that can be split, auto is f32.
   NACRE_ASSIGN_OR_RETURN(
       const model::ModelOptions model_options,
-      MakeModelOptions(options, role, kv_type.value_or(kernels::DType::kF32),
-                       /*is_device=*/false, memory));
+      MakeModelOptions(options, role, kv_type, is_device, memory));
   NACRE_ASSIGN_OR_RETURN(auto ranks,
                          model::TensorParallelModel::Load(
                              options.model_dir, backend,

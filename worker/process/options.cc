@@ -48,6 +48,24 @@ FlagSet::Set SetNumber(int* value, int least, int most,
   };
 }
 
+// "2", or a device for each rank: "0,1,2,3".
+absl::Status SetDevices(const std::string& text,
+                        kernels::BackendOptions* backend) {
+  std::vector<int> devices;
+  for (const absl::string_view number : absl::StrSplit(text, ',')) {
+    int device = 0;
+    if (!absl::SimpleAtoi(number, &device) || device < 0) {
+      return absl::InvalidArgumentError(
+          "not a device number of 0 or more, or a list of them");
+    }
+    devices.push_back(device);
+  }
+  backend->device = devices.front();
+  if (devices.size() == 1) devices.clear();
+  backend->devices = std::move(devices);
+  return absl::OkStatus();
+}
+
 // "1073741824", "1024M" or "1G".
 absl::Status SetBytes(const std::string& text, absl::optional<int64_t>* value) {
   int64_t unit = 1;
@@ -255,10 +273,10 @@ void RegisterBackend(kernels::BackendOptions* backend, FlagSet* flags) {
   flags->Add("weights", "TYPE", &backend->weights, kernels::kWeightTypesHelp);
   flags->Add("kv-type", "TYPE", &backend->kv_type, kernels::kKvTypesHelp);
   flags->AddParsed(
-      "device", "N", "0",
-      SetNumber(&backend->device, 0, std::numeric_limits<int>::max(),
-                "not a device number of 0 or more"),
-      "GPU of --backend cuda");
+      "device", "LIST", "0",
+      [backend](const std::string& text) { return SetDevices(text, backend); },
+      "GPU of --backend cuda; with --tensor-parallel the GPUs of the ranks, as "
+      "in 0,1, or the first of them");
 }
 
 void ComputeFlags::Register(FlagSet* flags) {
@@ -288,7 +306,7 @@ void ComputeFlags::Register(FlagSet* flags) {
       },
       "ranks that the model is split among, each with its share of the cores, "
       "of the weights and of the KV cache: 1, 2, 4 or 8, whose outputs are the "
-      "same, but not those of 0 (not split); cpu and reference only");
+      "same, but not those of 0 (not split); on cuda each has a GPU");
 }
 
 absl::Status ComputeFlags::Validate() const {

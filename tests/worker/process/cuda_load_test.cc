@@ -157,5 +157,26 @@ TEST_F(CudaLoadTest, WhatTheWeightsNeedIsWhatTheyTake) {
   }
 }
 
+// Each has a device, and of the whole cache its heads: twice as many positions
+// find room.
+TEST_F(CudaLoadTest, RanksHaveADeviceEach) {
+  emulation::settings.devices = 4;
+  options_.compute.max_memory_bytes.reset();
+  const int64_t one = Capacity(wire::WorkerRole::kTarget);
+  options_.compute.tensor_parallel = 2;
+  const absl::StatusOr<LoadedModel> two =
+      LoadForWorker(options_, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_GT(two->model->info().kv_capacity_tokens, one * 3 / 2);
+  EXPECT_THAT(two->model->info().numerics_id,
+              AllOf(HasSubstr("cuda-sm90"), HasSubstr("kvbf16"),
+                    HasSubstr("-shards8-")));
+  EXPECT_TRUE(two->model->draws_tokens());
+  options_.compute.tensor_parallel = 8;
+  EXPECT_EQ(
+      LoadForWorker(options_, wire::WorkerRole::kTarget).status().message(),
+      "--tensor-parallel 8: CUDA device 4 does not exist: 4 found");
+}
+
 }  // namespace
 }  // namespace nacre::worker

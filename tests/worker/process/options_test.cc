@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include "common/cpu_list.h"
 #include "common/cpu_quota.h"
 
@@ -153,6 +157,18 @@ TEST(WorkerOptionsTest, TheTypeOfKeysIsAutoUnlessTold) {
   }
 }
 
+TEST(WorkerOptionsTest, RanksMayHaveAListOfDevices) {
+  for (const auto& [text, first, listed] :
+       {std::tuple<std::string, int, std::vector<int>>{"3", 3, {}},
+        {"2,0,1,5", 2, {2, 0, 1, 5}}}) {
+    const auto options = ParseWorkerOptions(
+        {"--model=m", "--coordinator=c:7", "--device", text});
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_EQ(options->compute.backend.device, first);
+    EXPECT_EQ(options->compute.backend.devices, listed);
+  }
+}
+
 TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   WorkerOptions options;
   FlagSet flags("nacre-x", "does x");
@@ -218,6 +234,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--modle=m"}, "unknown flag --modle"},
         BadLine{{"--cpus", "1,x"}, "--cpus: \"1,x\""},
         BadLine{{"--device", "-1"}, "--device: \"-1\""},
+        BadLine{{"--device", "0,x"},
+                "\"0,x\" is not a device number of 0 or more, or a list"},
         BadLine{{"--max-memory", "0"}, "--max-memory: \"0\""},
         BadLine{{"--max-memory", "G"}, "--max-memory: \"G\""},
         BadLine{{"--max-memory", "99999999999G"}, "--max-memory"},

@@ -144,8 +144,8 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- fail (printf "%s.gpu.count is %d, but %s.flags.backend is %s, which uses no GPU" .role $count .role $backend) -}}
 {{- end -}}
 {{- $ranks := toString (default "0" (get $flags "tensor-parallel")) -}}
-{{- if and (eq $backend "cuda") (ne $ranks "0") -}}
-{{- fail (printf "%s.flags.tensor-parallel is %s, but %s.flags.backend is cuda: only cpu splits a model" .role $ranks .role) -}}
+{{- if and (eq $backend "cuda") $devices (gt (int $ranks) (int $devices)) -}}
+{{- fail (printf "%s.flags.tensor-parallel is %s, but %s.gpu.count is %v: each rank has a GPU" .role $ranks .role $devices) -}}
 {{- end -}}
 {{- if and (ne $backend "cuda") (eq $weights "fp8") -}}
 {{- fail (printf "%s.flags.weights is fp8, but %s.flags.backend is %s: only cuda has them" .role .role $backend) -}}
