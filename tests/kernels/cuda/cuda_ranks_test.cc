@@ -252,6 +252,30 @@ TEST_F(CudaRanksTest, SharesOfOutputsHaveTheBitsOfTheWhole) {
   EXPECT_NE(product(0, kShare, 1), share);  // in slices of its own
 }
 
+TEST_F(CudaRanksTest, RanksPackSharesOfOutputs) {
+  SKIP_WITHOUT_GPU();
+  constexpr int kCols = 2048, kShare = 512, kRanks = 8;
+  const Values x = RandomFloats(kCols, 13);
+  const Values w = RandomFloats(kShare * kCols, 14);
+  const HostMatrix share = {DType::kF32, w.data(), kShare, kCols};
+  const auto plain = OnDevice("bf16", 0);
+  const Values expected =
+      Product(plain.get(), x, 1, **plain->PackShare({share}, kRanks));
+  EXPECT_NE(Product(plain.get(), x, 1, **plain->Pack({share})), expected);
+  Ranks ranks(kRanks, "bf16");
+  OnEveryRank(kRanks, [&](int rank) {
+    RankBackend& backend = *ranks.backends[static_cast<size_t>(rank)];
+    backend.BindComputeThread();
+    if (rank == 0) {
+      EXPECT_EQ(Product(&backend, x, 1, **backend.Pack({share})), expected);
+    }
+    const Values all = Product(&backend, x, 1, **backend.PackOutputs(share));
+    if (rank == 0) {
+      EXPECT_EQ(Block(all, kShare * kRanks, 0, 1, kShare, kShare), expected);
+    }
+  });
+}
+
 TEST_F(CudaRanksTest, SplitOutputsAreThoseOfTheWholeMatrixOnRankZero) {
   SKIP_WITHOUT_GPU();
   constexpr int kRows = 3, kOutputs = 40, kCols = 21;
