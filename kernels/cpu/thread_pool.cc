@@ -26,7 +26,8 @@ void PinThisThread(int core) {
 
 ThreadPool::ThreadPool(std::vector<int> cpus)
     : cpus_(std::move(cpus)),
-      size_(std::max(1, static_cast<int>(cpus_.size()))) {
+      size_(std::max(1, static_cast<int>(cpus_.size()))),
+      shares_(static_cast<size_t>(size_)) {
   workers_.reserve(size_ - 1);
   for (int thread = 1; thread < size_; ++thread) {
     workers_.emplace_back([this, thread] { WorkerLoop(thread); });
@@ -61,13 +62,48 @@ void ThreadPool::Run(absl::FunctionRef<void(int thread)> task) {
   }
 }
 
+void ThreadPool::Share::Set(uint32_t begin, uint32_t end) {
+  left_.store(uint64_t{end} << 32 | begin, std::memory_order_relaxed);
+}
+
+bool ThreadPool::Share::RunSome(bool from_back,
+                                absl::FunctionRef<void(int, int)> task) {
+  uint64_t left = left_.load(std::memory_order_relaxed);
+  for (;;) {
+    const auto begin = static_cast<uint32_t>(left);
+    const auto end = static_cast<uint32_t>(left >> 32);
+    if (begin == end) return false;
+    const uint32_t some = (end - begin + 1) / 2;
+    const uint32_t middle = from_back ? end - some : begin + some;
+    const uint64_t rest = from_back ? uint64_t{middle} << 32 | begin
+                                    : uint64_t{end} << 32 | middle;
+    // Items are numbers alone: what they stand for was there before Run.
+    if (!left_.compare_exchange_weak(left, rest, std::memory_order_relaxed)) {
+      continue;
+    }
+    task(static_cast<int>(from_back ? middle : begin),
+         static_cast<int>(from_back ? end : middle));
+    return true;
+  }
+}
+
 void ThreadPool::RunRanges(int count,
                            absl::FunctionRef<void(int begin, int end)> task) {
+  const uint64_t total = static_cast<uint64_t>(count);
+  const size_t threads = shares_.size();
+  for (size_t i = 0; i < threads; ++i) {
+    shares_[i].Set(static_cast<uint32_t>(total * i / threads),
+                   static_cast<uint32_t>(total * (i + 1) / threads));
+  }
   Run([&](int thread) {
-    const int64_t total = count;
-    const int begin = static_cast<int>(total * thread / size_);
-    const int end = static_cast<int>(total * (thread + 1) / size_);
-    if (begin < end) task(begin, end);
+    const size_t own = static_cast<size_t>(thread);
+    while (shares_[own].RunSome(/*from_back=*/false, task)) {
+    }
+    for (size_t i = 1; i < threads; ++i) {
+      Share& other = shares_[(own + i) % threads];
+      while (other.RunSome(/*from_back=*/true, task)) {
+      }
+    }
   });
 }
 

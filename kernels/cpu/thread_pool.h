@@ -36,15 +36,31 @@ class ThreadPool {
   // when all have returned. `task` must not call Run.
   void Run(absl::FunctionRef<void(int thread)> task);
 
-  // Splits [0, count) in order into size() near-equal ranges and calls
-  // task(begin, end) for each that is not empty, one on each thread.
+  // Calls task(begin, end) for ranges that are not empty and together are
+  // [0, count), on all threads. Each thread has a near-equal share, in order,
+  // and goes through it from the front. One that is through takes from the back
+  // of the others': a core that other work or a slower memory holds up is not
+  // waited for.
   void RunRanges(int count, absl::FunctionRef<void(int begin, int end)> task);
 
  private:
+  // What nobody has taken of a thread's share: [begin, end).
+  class Share {
+   public:
+    void Set(uint32_t begin, uint32_t end);
+    // Calls task with half of it, at least one item. False: it is empty.
+    bool RunSome(bool from_back,
+                 absl::FunctionRef<void(int begin, int end)> task);
+
+   private:
+    alignas(64) std::atomic<uint64_t> left_{0};  // end in the upper half
+  };
+
   void WorkerLoop(int thread);
 
   const std::vector<int> cpus_;
   const int size_;
+  std::vector<Share> shares_;  // of RunRanges, one a thread
   std::vector<std::thread> workers_;
 
   // Written by Run before `generation_` grows, read by workers after. Null asks

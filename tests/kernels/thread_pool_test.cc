@@ -3,10 +3,13 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <atomic>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/cpu_quota.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/kernel_testing.h"
@@ -93,6 +96,42 @@ TEST(ThreadPoolTest, RangesCoverEveryItemOnce) {
       for (int i = begin; i < end; ++i) ++visits[i];
     });
     EXPECT_EQ(visits, std::vector<int>(count, 1));
+  }
+}
+
+TEST(ThreadPoolTest, OthersTakeOverTheShareOfAThreadThatIsHeldUp) {
+  for (const size_t threads : {2u, 3u}) {
+    ThreadPool pool(std::vector<int>(threads, kAnyCpu));
+    constexpr int kCount = 24;
+    absl::Mutex mutex;
+    int left = kCount;
+    bool is_first = true;
+    bool is_held = false;
+    std::vector<int> visits(kCount);
+    pool.RunRanges(kCount, [&](int begin, int end) {
+      const absl::MutexLock lock(&mutex);
+      for (int i = begin; i < end; ++i) ++visits[i];
+      left -= end - begin;
+      if (!is_first) return;
+      is_first = false;
+      const auto is_all_done = [&left] { return left == 0; };
+      is_held = mutex.AwaitWithTimeout(absl::Condition(&is_all_done),
+                                       absl::Seconds(30));
+    });
+    EXPECT_TRUE(is_held) << threads << " threads";
+    EXPECT_EQ(visits, std::vector<int>(kCount, 1));
+  }
+}
+
+TEST(ThreadPoolTest, RangesOfManyThreadsCoverEveryItemOnce) {
+  ThreadPool pool(std::vector<int>(6, kAnyCpu));
+  std::vector<std::atomic<int>> visits(1000);
+  for (int turn = 0; turn < 200; ++turn) {
+    const int count = turn * 5;
+    pool.RunRanges(count, [&](int begin, int end) {
+      for (int i = begin; i < end; ++i) ++visits[i];
+    });
+    for (int i = 0; i < count; ++i) ASSERT_EQ(visits[i].exchange(0), 1);
   }
 }
 
