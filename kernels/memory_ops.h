@@ -57,6 +57,8 @@ class MemoryOps {
   virtual void QueueCopyToHost(const void* device, size_t bytes, void* host) {
     CopyToHost(device, bytes, host);
   }
+  // False: it copies nothing, since what it would copy is another rank's.
+  virtual bool copies_to_host() const { return true; }
   // Waits for enqueued ops; INTERNAL with the device's own message on failure
   // (RESOURCE_EXHAUSTED when an op found no room), from then on.
   virtual absl::Status Synchronize() = 0;

@@ -60,6 +60,7 @@ class RankBackend : public ForwardedBackend {
 
   std::string numerics_id() const override;
   std::string description() const override;
+  bool copies_to_host() const override { return rank() == 0; }
   void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
   absl::Status Synchronize() override;
   absl::Status WaitFor(int64_t mark) override;

@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
 namespace nacre::kernels {
 
 absl::Status FailureOfRank(int rank, const absl::Status& status) {
+  if (status.ok() || absl::StartsWith(status.message(), "rank ")) return status;
   return absl::Status(status.code(),
                       absl::StrCat("rank ", rank, ": ", status.message()));
 }

@@ -19,7 +19,8 @@
 
 namespace nacre::kernels {
 
-// What the other ranks return when this one has failed.
+// What all ranks return when this one has failed. What says a rank already
+// stays as it is.
 absl::Status FailureOfRank(int rank, const absl::Status& status);
 
 class StagedCollective : public Collective {

@@ -45,6 +45,7 @@ absl::Status HeadOutputs::Plan(absl::Span<const SequenceRows> batch) {
         draws_.push_back({*rows.draws[i], static_cast<int>(row)});
         continue;
       }
+      if (!backend_->copies_to_host()) continue;
       if (runs_.empty() || runs_.back().first + runs_.back().count != row) {
         runs_.push_back({row, 0});
       }

@@ -493,6 +493,10 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   }
   const QuantizedWeights* const source = quantized ? &*quantized : nullptr;
   NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend, shard));
+  if (shard != nullptr) {
+    // Without it the others would read for minutes, and then hear of it.
+    NACRE_RETURN_IF_ERROR(shard->least_of_ranks(0).status());
+  }
   Weights weights;
   Loader loader(checkpoint, source, backend, shard, &weights);
   const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);

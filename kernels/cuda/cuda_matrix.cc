@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/cpu_quota.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/stacked_weights.h"
 #include "kernels/cpu/thread_pool.h"
@@ -78,20 +79,18 @@ Layout LayoutOf(const StackedWeights& weights, WeightType type) {
   return layout;
 }
 
-// The cores that this process may run on, for `bytes` of weights; few weights
-// are not worth a second thread.
+// As many threads as this process has cores, for `bytes` of weights; few
+// weights are not worth a second thread. They have no cores of their own: other
+// ranks load at the same time.
 std::vector<int> CoresFor(size_t bytes) {
   constexpr size_t kBytesOfAThread = size_t{1} << 20;
   constexpr size_t kMostThreads = 16;
   const size_t most = std::min(kMostThreads, bytes / kBytesOfAThread);
-  std::vector<int> cores;
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE && cores.size() < most; ++core) {
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  }
-  return cores;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};
+  const auto cores = static_cast<size_t>(CPU_COUNT(&allowed));
+  return std::vector<int>(std::min(most, cores), kAnyCpu);
 }
 
 // Calls write(unit, memory) for units [first, first + units), on all threads.

@@ -175,6 +175,7 @@ cudaStream_t Device::stream() {
 void Device::BeginStep(StepGraphs* graphs) {
   NACRE_CHECK(record_ == nullptr, "a step in a step");
   graphs_ = graphs;
+  graphs_->BeginStep();
   record_ = &recorded_;
 }
 

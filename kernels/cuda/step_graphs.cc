@@ -39,30 +39,55 @@ void Destroy(cudaGraphExec_t graph) {
 }  // namespace
 
 StepGraphs::~StepGraphs() {
-  for (const Step& step : steps_) Destroy(step.graph);
+  for (const Kept& kept : kept_) Destroy(kept.graph);
+}
+
+StepGraphs::Kept* StepGraphs::Find(const RecordedLaunches& launches) {
+  // Lists come in the order of the step before, seldom in another.
+  if (last_ != nullptr && last_->next != nullptr &&
+      last_->next->launches == launches) {
+    return last_->next;
+  }
+  const auto found =
+      std::find_if(kept_.begin(), kept_.end(),
+                   [&](const Kept& kept) { return kept.launches == launches; });
+  return found == kept_.end() ? nullptr : &*found;
+}
+
+void StepGraphs::ForgetOldest() {
+  Kept* const oldest = &kept_.back();
+  for (Kept& kept : kept_) {
+    if (kept.next == oldest) kept.next = nullptr;
+  }
+  if (last_ == oldest) last_ = nullptr;
+  Destroy(oldest->graph);
+  kept_.pop_back();
 }
 
 cudaError_t StepGraphs::Launch(const RecordedLaunches& launches,
                                cudaStream_t stream) {
   if (launches.size() < kLeastLaunches) return QueueEach(launches, stream);
-  const auto found =
-      std::find_if(steps_.begin(), steps_.end(),
-                   [&](const Step& step) { return step.launches == launches; });
-  if (found == steps_.end()) {
-    if (steps_.size() == kMostSteps) {
-      Destroy(steps_.back().graph);
-      steps_.pop_back();
+  most_of_a_step_ = std::max(most_of_a_step_, ++lists_of_step_);
+  Kept* kept = Find(launches);
+  const bool is_new = kept == nullptr;
+  if (is_new) {
+    if (kept_.size() >= std::min(kMostLists, kMostSteps * most_of_a_step_)) {
+      ForgetOldest();
     }
-    steps_.push_front({launches, nullptr});
-    return QueueEach(launches, stream);
+    kept = &kept_.emplace_front();
+    kept->launches = launches;
+    kept->place = kept_.begin();
+  } else {
+    kept_.splice(kept_.begin(), kept_, kept->place);
   }
-  steps_.splice(steps_.begin(), steps_, found);
-  Step& step = steps_.front();
-  if (step.graph == nullptr) {
-    const cudaError_t status = Capture(launches, stream, &step.graph);
+  if (last_ != nullptr) last_->next = kept;
+  last_ = kept;
+  if (is_new) return QueueEach(launches, stream);
+  if (kept->graph == nullptr) {
+    const cudaError_t status = Capture(launches, stream, &kept->graph);
     if (status != cudaSuccess) return status;
   }
-  return cudaGraphLaunch(step.graph, stream);
+  return cudaGraphLaunch(kept->graph, stream);
 }
 
 }  // namespace nacre::kernels::cuda

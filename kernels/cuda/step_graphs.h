@@ -23,8 +23,10 @@ namespace nacre::kernels::cuda {
 
 class StepGraphs {
  public:
-  // Steps that are remembered; the one that was used longest ago goes first.
-  static constexpr size_t kMostSteps = 64;
+  // Lists that are remembered; the one that was used longest ago goes first. A
+  // step that waits in between, as ranks do in each layer, has several.
+  static constexpr size_t kMostSteps = 64;  // times the lists of a step
+  static constexpr size_t kMostLists = 2048;
   // Fewer launches are queued one by one.
   static constexpr size_t kLeastLaunches = 8;
 
@@ -33,6 +35,9 @@ class StepGraphs {
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
+  // The lists until the next call are of one step.
+  void BeginStep() { lists_of_step_ = 0; }
+
   // Queues `launches` in their order; does not block. When they come for the
   // first time: one by one (which also loads kernels: a capture must not). From
   // the second time on: as a graph. The first error of a launch, a capture or a
@@ -40,12 +45,21 @@ class StepGraphs {
   cudaError_t Launch(const RecordedLaunches& launches, cudaStream_t stream);
 
  private:
-  struct Step {
+  struct Kept {
     RecordedLaunches launches;
     cudaGraphExec_t graph = nullptr;
+    Kept* next = nullptr;  // what came after it the last time; null: forgotten
+    std::list<Kept>::iterator place;
   };
 
-  std::list<Step> steps_;  // the last used first
+  // Null: there is none.
+  Kept* Find(const RecordedLaunches& launches);
+  void ForgetOldest();
+
+  std::list<Kept> kept_;  // the last used first
+  Kept* last_ = nullptr;  // used
+  size_t lists_of_step_ = 0;
+  size_t most_of_a_step_ = 1;
 };
 
 }  // namespace nacre::kernels::cuda

@@ -118,6 +118,20 @@ TEST_F(HeadOutputsTest, WithoutRoomAForwardFailsAndChangesNothing) {
   EXPECT_EQ(sequence->length(), 3);
 }
 
+// As on ranks beside the first: nothing is to come to the host.
+TEST_F(HeadOutputsTest, ABackendThatCopiesNothingNeedsNoRoomForLogits) {
+  backend_.copies = false;
+  backend_.host_bytes = row_bytes_ - 1;
+  backend_.copied_bytes = 0;
+  const auto sequence = *model_->NewSequence(16);
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  const auto logits = model_->Forward({{sequence.get(), tokens, 3}});
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  EXPECT_TRUE(logits->empty());
+  EXPECT_EQ(backend_.copied_bytes, 0u);
+  EXPECT_EQ(sequence->length(), 3);
+}
+
 TEST_F(HeadOutputsTest, ThereIsADrawForEachRowOrNone) {
   const auto sequence = *model_->NewSequence(16);
   const std::vector<int32_t> tokens = {1, 2, 3};

@@ -34,10 +34,12 @@ class DrawingBackend : public kernels::ReferenceBackend,
     copied_bytes += bytes;
     CopyToHost(device, bytes, host);
   }
+  bool copies_to_host() const override { return copies; }
   kernels::TokenDrawer* token_drawer() override { return this; }
 
   size_t host_bytes = SIZE_MAX;  // that there is room for at a time
   size_t copied_bytes = 0;
+  bool copies = true;
 
  private:
   void Draw(const float* logits, int cols,

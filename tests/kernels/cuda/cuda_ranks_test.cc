@@ -252,6 +252,25 @@ TEST_F(CudaRanksTest, SharesOfOutputsHaveTheBitsOfTheWhole) {
   EXPECT_NE(product(0, kShare, 1), share);  // in slices of its own
 }
 
+TEST_F(CudaRanksTest, AShareHasTheBitsOfAMatrixThatIsNotSplit) {
+  SKIP_WITHOUT_GPU();
+  constexpr int kCols = 2048, kOutputs = 4096, kShare = 64;
+  const Values x = RandomFloats(kCols, 21);
+  const Values w = RandomFloats(kOutputs * kCols, 22);
+  const auto backend = OnDevice("bf16", 0);
+  const Values whole =
+      Product(backend.get(), x, 1,
+              **backend->Pack({{DType::kF32, w.data(), kOutputs, kCols}}));
+  for (const int first : {0, kOutputs - kShare}) {
+    const auto share = backend->PackShare(
+        {{DType::kF32, w.data() + Area(first, kCols), kShare, kCols}},
+        kOutputs / kShare);
+    ASSERT_TRUE(share.ok()) << share.status();
+    EXPECT_EQ(Product(backend.get(), x, 1, **share),
+              Block(whole, kOutputs, 0, 1, first, kShare));
+  }
+}
+
 TEST_F(CudaRanksTest, RanksPackSharesOfOutputs) {
   SKIP_WITHOUT_GPU();
   constexpr int kCols = 2048, kShare = 512, kRanks = 8;

@@ -181,6 +181,27 @@ TEST_F(StepGraphsTest, ForgetsTheStepThatWasUsedLongestAgo) {
   EXPECT_TRUE(device_->Synchronize().ok());
 }
 
+// As of ranks, which wait for each other twice a layer.
+TEST_F(StepGraphsTest, AStepMayHaveManyLists) {
+  constexpr int kLists = static_cast<int>(StepGraphs::kMostSteps) * 2 / 3;
+  for (int turn = 0; turn < 3; ++turn) {
+    counts.graph_launches = 0;
+    for (const int count : {kValues, kValues - 1}) {
+      device_->BeginStep(graphs_.get());
+      for (int i = 0; i < kLists; ++i) {
+        Add(kKernels + i, count);
+        SetY(1);  // what is not a kernel ends a list
+      }
+      device_->EndStep();
+    }
+    EXPECT_EQ(counts.graph_launches, turn == 0 ? 0 : 2 * kLists);
+  }
+  EXPECT_EQ(counts.graphs, 2 * kLists);
+  const int added = 3 * 2 * (kLists * kKernels + kLists * (kLists - 1) / 2);
+  EXPECT_EQ(X().front(), added);
+  EXPECT_EQ(X().back(), added / 2);
+}
+
 using FailingStepTest = StepGraphsTest;
 
 void ExpectFailure(Device& device) {
