@@ -4,7 +4,8 @@
 
 namespace nacre::kernels {
 
-absl::StatusOr<std::unique_ptr<NcclApi>> OpenNccl(const NcclOptions&) {
+absl::StatusOr<std::unique_ptr<NcclCollectiveApi>> OpenNccl(
+    const NcclOptions&) {
   return absl::FailedPreconditionError(
       "this build has no NCCL: CUDA's compiler or nccl.h was not found");
 }

@@ -22,7 +22,6 @@ namespace {
 
 // The first whose communicators may be non-blocking and of few blocks.
 constexpr int kLeastNcclVersion = NCCL_VERSION(2, 17, 0);
-constexpr int kRanks = 2;
 
 struct NcclLibrary {
   decltype(&ncclGetVersion) get_version = nullptr;
@@ -32,6 +31,10 @@ struct NcclLibrary {
   decltype(&ncclCommAbort) comm_abort = nullptr;
   decltype(&ncclSend) send = nullptr;
   decltype(&ncclRecv) recv = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
+  decltype(&ncclGroupStart) group_start = nullptr;
+  decltype(&ncclGroupEnd) group_end = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;
 };
@@ -44,13 +47,7 @@ absl::Status LoadFunction(void* library, const char* name, Function* function) {
       absl::StrCat("NCCL without ", name, ": too old a one"));
 }
 
-// It stays loaded: NCCL has threads of its own.
-absl::StatusOr<NcclLibrary> LoadNcclLibrary(const std::string& name) {
-  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("no NCCL on this machine: ", dlerror()));
-  }
+absl::StatusOr<NcclLibrary> LoadFunctions(void* library) {
   NcclLibrary nccl;
   NACRE_RETURN_IF_ERROR(
       LoadFunction(library, "ncclGetVersion", &nccl.get_version));
@@ -65,9 +62,27 @@ absl::StatusOr<NcclLibrary> LoadNcclLibrary(const std::string& name) {
   NACRE_RETURN_IF_ERROR(LoadFunction(library, "ncclSend", &nccl.send));
   NACRE_RETURN_IF_ERROR(LoadFunction(library, "ncclRecv", &nccl.recv));
   NACRE_RETURN_IF_ERROR(
+      LoadFunction(library, "ncclAllGather", &nccl.all_gather));
+  NACRE_RETURN_IF_ERROR(
+      LoadFunction(library, "ncclBroadcast", &nccl.broadcast));
+  NACRE_RETURN_IF_ERROR(
+      LoadFunction(library, "ncclGroupStart", &nccl.group_start));
+  NACRE_RETURN_IF_ERROR(LoadFunction(library, "ncclGroupEnd", &nccl.group_end));
+  NACRE_RETURN_IF_ERROR(
       LoadFunction(library, "ncclGetErrorString", &nccl.error_string));
   NACRE_RETURN_IF_ERROR(
       LoadFunction(library, "ncclGetLastError", &nccl.last_error));
+  return nccl;
+}
+
+// It stays loaded: NCCL has threads of its own.
+absl::StatusOr<NcclLibrary> LoadNcclLibrary(const std::string& name) {
+  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no NCCL on this machine: ", dlerror()));
+  }
+  NACRE_ASSIGN_OR_RETURN(const NcclLibrary nccl, LoadFunctions(library));
   int version = 0;
   if (nccl.get_version(&version) != ncclSuccess ||
       version < kLeastNcclVersion) {
@@ -86,10 +101,12 @@ cudaStream_t ToStream(NcclApi::Stream stream) {
   return static_cast<cudaStream_t>(stream);
 }
 
-class CudaNccl final : public NcclApi {
+class CudaNccl final : public NcclCollectiveApi {
  public:
-  CudaNccl(const NcclLibrary& nccl, int device)
-      : nccl_(nccl), device_(device) {}
+  CudaNccl(const NcclLibrary& nccl, const NcclOptions& options)
+      : nccl_(nccl),
+        device_(options.device),
+        most_blocks_(options.most_blocks) {}
 
   absl::Status BindThread() override {
     return ToCudaStatus(cudaSetDevice(device_), "cudaSetDevice");
@@ -102,7 +119,8 @@ class CudaNccl final : public NcclApi {
     return std::string(id.internal, sizeof(id.internal));
   }
 
-  absl::StatusOr<Comm> CommInitRank(const std::string& id, int rank) override {
+  absl::StatusOr<Comm> CommInitRank(const std::string& id, int rank,
+                                    int ranks) override {
     ncclUniqueId unique;
     if (id.size() != sizeof(unique.internal)) {
       return absl::InvalidArgumentError(absl::StrCat("an id of ", id.size(),
@@ -112,12 +130,13 @@ class CudaNccl final : public NcclApi {
     std::memcpy(unique.internal, id.data(), id.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    // One block: the rest of the device is the engine's.
-    config.minCTAs = 1;
-    config.maxCTAs = 1;
+    if (most_blocks_ > 0) {
+      config.minCTAs = 1;
+      config.maxCTAs = most_blocks_;
+    }
     ncclComm_t comm = nullptr;
     const absl::Status status =
-        Check(nccl_.comm_init(&comm, kRanks, unique, rank, &config),
+        Check(nccl_.comm_init(&comm, ranks, unique, rank, &config),
               "ncclCommInitRankConfig", comm);
     if (!status.ok()) {
       if (comm != nullptr) nccl_.comm_abort(comm);
@@ -152,6 +171,27 @@ class CudaNccl final : public NcclApi {
     return Check(
         nccl_.recv(device, bytes, ncclInt8, peer, nccl_comm, ToStream(stream)),
         "ncclRecv", nccl_comm);
+  }
+  absl::Status AllGather(const void* part, size_t bytes, void* all, Comm comm,
+                         Stream stream) override {
+    auto* const nccl_comm = static_cast<ncclComm_t>(comm);
+    return Check(nccl_.all_gather(part, all, bytes, ncclInt8, nccl_comm,
+                                  ToStream(stream)),
+                 "ncclAllGather", nccl_comm);
+  }
+  absl::Status Broadcast(void* data, size_t bytes, Comm comm,
+                         Stream stream) override {
+    auto* const nccl_comm = static_cast<ncclComm_t>(comm);
+    return Check(nccl_.broadcast(data, data, bytes, ncclInt8, /*root=*/0,
+                                 nccl_comm, ToStream(stream)),
+                 "ncclBroadcast", nccl_comm);
+  }
+  absl::Status GroupStart() override {
+    return Check(nccl_.group_start(), "ncclGroupStart", nullptr);
+  }
+  absl::Status GroupEnd(Comm comm) override {
+    return Check(nccl_.group_end(), "ncclGroupEnd",
+                 static_cast<ncclComm_t>(comm));
   }
 
   absl::StatusOr<Stream> StreamCreate() override {
@@ -230,11 +270,13 @@ class CudaNccl final : public NcclApi {
 
   const NcclLibrary nccl_;
   const int device_;
+  const int most_blocks_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NcclApi>> OpenNccl(const NcclOptions& options) {
+absl::StatusOr<std::unique_ptr<NcclCollectiveApi>> OpenNccl(
+    const NcclOptions& options) {
   int devices = 0;
   NACRE_RETURN_IF_ERROR(
       ToCudaStatus(cudaGetDeviceCount(&devices), "NCCL needs a GPU"));
@@ -245,7 +287,7 @@ absl::StatusOr<std::unique_ptr<NcclApi>> OpenNccl(const NcclOptions& options) {
   }
   NACRE_ASSIGN_OR_RETURN(const NcclLibrary nccl,
                          LoadNcclLibrary(options.library));
-  return std::make_unique<CudaNccl>(nccl, options.device);
+  return std::make_unique<CudaNccl>(nccl, options);
 }
 
 }  // namespace nacre::kernels

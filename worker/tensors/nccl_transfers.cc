@@ -28,7 +28,8 @@ absl::Status NcclTransfers::Open(const std::string& id) {
     NACRE_ASSIGN_OR_RETURN(slot.host, api_->MallocHost(kBytes));
     NACRE_ASSIGN_OR_RETURN(slot.event, api_->EventCreate());
   }
-  NACRE_ASSIGN_OR_RETURN(comm_, api_->CommInitRank(id, static_cast<int>(end_)));
+  NACRE_ASSIGN_OR_RETURN(
+      comm_, api_->CommInitRank(id, static_cast<int>(end_), /*ranks=*/2));
   return absl::OkStatus();
 }
 

@@ -41,8 +41,9 @@ absl::StatusOr<std::unique_ptr<kernels::NcclApi>> NcclFor(
     return absl::InvalidArgumentError(absl::StrCat(
         "--tensor-transport nccl needs --backend cuda, it is ", backend.kind));
   }
+  // One block: the rest of the device is the engine's.
   absl::StatusOr<std::unique_ptr<kernels::NcclApi>> api =
-      kernels::OpenNccl({.device = backend.device});
+      kernels::OpenNccl({.device = backend.device, .most_blocks = 1});
   if (api.ok()) return api;
   return absl::Status(
       api.status().code(),

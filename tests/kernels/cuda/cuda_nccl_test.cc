@@ -1,8 +1,6 @@
 // What is asked of libnccl and of CUDA, on the emulated device with a libnccl
 // of the tests.
 
-#include <dlfcn.h>
-
 #include <cstring>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/nccl_api.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/kernels/cuda/load_nccl_of_tests.h"
 #include "tests/kernels/cuda/nccl_library.h"
 
 namespace nacre::kernels {
@@ -22,22 +21,16 @@ using ::testing::StartsWith;
 
 class CudaNcclTest : public ::testing::Test {
  protected:
-  CudaNcclTest() {
-    cuda::emulation::ResetDevice();
-    void* const library = dlopen(NACRE_NCCL_LIBRARY, RTLD_NOW);
-    EXPECT_NE(library, nullptr) << dlerror();
-    using Find = cuda::NcclLibraryState* (*)();
-    state_ = reinterpret_cast<Find>(dlsym(library, "NcclLibrary"))();
-    *state_ = cuda::NcclLibraryState();
-    state_->copy = &cudaMemcpyAsync;
-  }
+  CudaNcclTest() { cuda::emulation::ResetDevice(); }
   ~CudaNcclTest() override {
     cuda::emulation::ResetDevice();
     EXPECT_EQ(state_->comms, 0);
   }
 
-  static std::unique_ptr<NcclApi> Open() {
-    auto nccl = OpenNccl({.device = 0, .library = NACRE_NCCL_LIBRARY});
+  static std::unique_ptr<NcclCollectiveApi> Open(int most_blocks = 0) {
+    auto nccl = OpenNccl({.device = 0,
+                          .most_blocks = most_blocks,
+                          .library = NACRE_NCCL_LIBRARY});
     EXPECT_TRUE(nccl.ok()) << nccl.status();
     EXPECT_EQ((*nccl)->BindThread(), absl::OkStatus());
     return *std::move(nccl);
@@ -49,7 +42,7 @@ class CudaNcclTest : public ::testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
   }
 
-  cuda::NcclLibraryState* state_ = nullptr;
+  cuda::NcclLibraryState* const state_ = cuda::LoadNcclOfTests();
 };
 
 TEST_F(CudaNcclTest, SaysWhatTheMachineLacks) {
@@ -76,11 +69,15 @@ TEST_F(CudaNcclTest, SaysWhatTheMachineLacks) {
 }
 
 // Nothing of it may wait for the peer, or take the device from the engine.
-TEST_F(CudaNcclTest, CommunicatorsAreOfTwoRanksAndDoNotBlock) {
-  const auto nccl = Open();
+TEST_F(CudaNcclTest, CommunicatorsDoNotBlock) {
+  const auto nccl = Open(/*most_blocks=*/1);
   const std::string id = *nccl->GetUniqueId();
-  EXPECT_EQ(id, std::string(NCCL_UNIQUE_ID_BYTES, 'n'));
-  const NcclApi::Comm comm = *nccl->CommInitRank(id, 1);
+  EXPECT_EQ(id.size(), size_t{NCCL_UNIQUE_ID_BYTES});
+  EXPECT_NE(*nccl->GetUniqueId(), id);
+  const NcclApi::Comm other = *nccl->CommInitRank(id, 0, 2);
+  EXPECT_FALSE(*nccl->CommIsIdle(other));  // it is alone
+  const NcclApi::Comm comm = *nccl->CommInitRank(id, 1, 2);
+  EXPECT_TRUE(*nccl->CommIsIdle(other));
   EXPECT_EQ(state_->nranks, 2);
   EXPECT_EQ(state_->rank, 1);
   EXPECT_EQ(state_->id, id);
@@ -92,9 +89,15 @@ TEST_F(CudaNcclTest, CommunicatorsAreOfTwoRanksAndDoNotBlock) {
   state_->async_error = ncclSuccess;
   EXPECT_TRUE(*nccl->CommIsIdle(comm));
   nccl->CommAbort(comm);
+  nccl->CommAbort(other);
   EXPECT_EQ(state_->comms, 0);
+  // As many blocks as NCCL likes.
+  const auto free = Open();
+  free->CommAbort(*free->CommInitRank(*free->GetUniqueId(), 0, 8));
+  EXPECT_EQ(state_->nranks, 8);
+  EXPECT_EQ(state_->config.maxCTAs, NCCL_CONFIG_UNDEF_INT);
 
-  const absl::Status bad = nccl->CommInitRank("short", 0).status();
+  const absl::Status bad = nccl->CommInitRank("short", 0, 2).status();
   EXPECT_EQ(bad,
             absl::InvalidArgumentError("an id of 5 bytes, NCCL's have 128"));
 }
@@ -102,8 +105,8 @@ TEST_F(CudaNcclTest, CommunicatorsAreOfTwoRanksAndDoNotBlock) {
 TEST_F(CudaNcclTest, BytesGoFromDeviceToDevice) {
   const auto nccl = Open();
   const std::string id = *nccl->GetUniqueId();
-  const NcclApi::Comm first = *nccl->CommInitRank(id, 0);
-  const NcclApi::Comm second = *nccl->CommInitRank(id, 1);
+  const NcclApi::Comm first = *nccl->CommInitRank(id, 0, 2);
+  const NcclApi::Comm second = *nccl->CommInitRank(id, 1, 2);
   const NcclApi::Stream stream = *nccl->StreamCreate();
   void* const from = *nccl->Malloc(64);
   void* const to = *nccl->Malloc(64);
@@ -113,7 +116,11 @@ TEST_F(CudaNcclTest, BytesGoFromDeviceToDevice) {
   std::memcpy(host, "values of a tensor", 19);
   EXPECT_EQ(nccl->CopyToDevice(host, 19, from, stream), absl::OkStatus());
   EXPECT_EQ(nccl->Send(from, 19, 1, first, stream), absl::OkStatus());
+  while (!*nccl->CommIsIdle(first)) {
+  }
   EXPECT_EQ(nccl->Recv(to, 19, 0, second, stream), absl::OkStatus());
+  while (!*nccl->CommIsIdle(second)) {
+  }
   EXPECT_EQ(nccl->CopyToHost(to, 19, copy, stream), absl::OkStatus());
   EXPECT_EQ(nccl->EventRecord(event, stream), absl::OkStatus());
   EXPECT_EQ(cuda::emulation::counts.waits, 0);
@@ -136,7 +143,7 @@ TEST_F(CudaNcclTest, BytesGoFromDeviceToDevice) {
 TEST_F(CudaNcclTest, ErrorsHaveNcclsWords) {
   const auto nccl = Open();
   const std::string id = *nccl->GetUniqueId();
-  const NcclApi::Comm comm = *nccl->CommInitRank(id, 0);
+  const NcclApi::Comm comm = *nccl->CommInitRank(id, 0, 2);
   state_->last_error = "socket closed";
   state_->async_error = ncclRemoteError;
   EXPECT_EQ(nccl->CommIsIdle(comm).status(),
@@ -150,8 +157,14 @@ TEST_F(CudaNcclTest, ErrorsHaveNcclsWords) {
             absl::InternalError("ncclSend: other error"));
   EXPECT_EQ(nccl->Recv(nullptr, 1, 1, comm, nullptr),
             absl::InternalError("ncclRecv: other error"));
+  EXPECT_EQ(nccl->AllGather(nullptr, 1, nullptr, comm, nullptr),
+            absl::InternalError("ncclAllGather: other error"));
+  EXPECT_EQ(nccl->Broadcast(nullptr, 1, comm, nullptr),
+            absl::InternalError("ncclBroadcast: other error"));
+  EXPECT_EQ(nccl->GroupStart(),
+            absl::InternalError("ncclGroupStart: other error"));
   // One that was begun and then failed is freed.
-  EXPECT_EQ(nccl->CommInitRank(id, 1).status(),
+  EXPECT_EQ(nccl->CommInitRank(id, 1, 2).status(),
             absl::InternalError("ncclCommInitRankConfig: other error"));
   EXPECT_EQ(state_->comms, 1);
   nccl->CommAbort(comm);

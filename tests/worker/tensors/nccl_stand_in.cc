@@ -77,9 +77,10 @@ class NcclStandIn::Api final : public kernels::NcclApi {
     absl::MutexLock lock(&world_->mu_);
     return absl::StrCat("id ", world_->num_ids_++);
   }
-  absl::StatusOr<NcclApi::Comm> CommInitRank(const std::string& id,
-                                             int rank) override {
+  absl::StatusOr<NcclApi::Comm> CommInitRank(const std::string& id, int rank,
+                                             int ranks) override {
     NACRE_RETURN_IF_ERROR(Call());
+    EXPECT_EQ(ranks, 2);
     auto* const comm = new NcclStandIn::Comm;
     comm->rank = rank;
     world_->CountObjects(1);

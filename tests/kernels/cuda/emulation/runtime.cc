@@ -4,6 +4,8 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -30,10 +32,11 @@ namespace {
 constexpr size_t kDefaultSharedBytes = 48 << 10;
 constexpr unsigned kMostBlocksYZ = 65535;
 
-// What a stream does: a kernel or something else.
+// What a stream does: one of these.
 struct Job {
   std::unique_ptr<GridRun> kernel;
   std::function<void()> other;
+  std::function<bool()> together;  // false: not yet
 };
 
 // Kernels after the one that runs which may have started: each starts when the
@@ -70,33 +73,79 @@ std::mutex& DeviceMutex() {
 
 thread_local int current_device = 0;
 
-// Runs the first; of the next ones `most` are waited for, too.
-void RunJob(DeviceQueue* queue, size_t most) {
-  // Taken off first: what runs may not queue.
-  const Job job = std::move(queue->jobs.front());
-  queue->jobs.pop_front();
-  if (job.kernel == nullptr) return job.other();
-  job.kernel->Run([queue, most] {
-    for (size_t i = 0; i < std::min(most, kLookAhead); ++i) {
-      GridRun* const next = queue->jobs[i].kernel.get();
-      if (next == nullptr || !next->overlaps()) break;
-      next->StartEarly();
-    }
-  });
+// Kernels from the job with that index on start early, of `most` at most.
+void StartKernels(DeviceQueue* queue, size_t first, size_t most) {
+  for (size_t i = first; i < first + std::min(most, kLookAhead); ++i) {
+    GridRun* const next = queue->jobs[i].kernel.get();
+    if (next == nullptr || !next->overlaps()) break;
+    next->StartEarly();
+  }
 }
 
+// Runs the first; of the next ones `most` are waited for, too. False: it waits
+// for other devices.
+bool RunJob(DeviceQueue* queue, size_t most) {
+  if (queue->jobs.front().together != nullptr) {
+    StartKernels(queue, 1, most);
+    if (!queue->jobs.front().together()) return false;
+    queue->jobs.pop_front();
+  } else {
+    // Taken off first: what runs may not queue.
+    const Job job = std::move(queue->jobs.front());
+    queue->jobs.pop_front();
+    if (job.kernel == nullptr) {
+      job.other();
+    } else {
+      job.kernel->Run([queue, most] { StartKernels(queue, 0, most); });
+    }
+  }
+  ++queue->finished;
+  std::deque<HostRange>& ranges = queue->host_ranges;
+  while (!ranges.empty() && ranges.front().copy <= queue->finished) {
+    ranges.pop_front();
+  }
+  return true;
+}
+
+// Of each other device what is before what it does together with others, and
+// that. Whether any of it was run.
+bool RunOthers(int device) {
+  bool ran = false;
+  for (int other = 0; other < settings.devices; ++other) {
+    DeviceQueue& queue = QueueOf(other);
+    const auto meets =
+        std::find_if(queue.jobs.begin(), queue.jobs.end(),
+                     [](const Job& job) { return job.together != nullptr; });
+    if (other == device || meets == queue.jobs.end()) continue;
+    for (auto left = meets - queue.jobs.begin(); left >= 0; --left) {
+      if (!RunJob(&queue, queue.jobs.size() - 1)) break;
+      ran = true;
+    }
+  }
+  return ran;
+}
+
+// Others may use the devices while this one waits for another one.
 void RunUntil(int device, int64_t target) {
+  static std::condition_variable_any time;
   DeviceQueue& queue = QueueOf(device);
   if (queue.finished >= target) return;
   DeviceMemory().Open();
   while (queue.finished < target) {
-    RunJob(&queue, static_cast<size_t>(target - queue.finished - 1));
-    ++queue.finished;
+    const auto others = static_cast<size_t>(target - queue.finished - 1);
+    if (RunJob(&queue, others) || RunOthers(device)) continue;
+    DeviceMemory().Close();
+    time.wait_for(DeviceMutex(), std::chrono::milliseconds(1));
+    DeviceMemory().Open();
   }
-  std::deque<HostRange>& ranges = queue.host_ranges;
-  while (!ranges.empty() && ranges.front().copy <= queue.finished) {
-    ranges.pop_front();
-  }
+  DeviceMemory().Close();
+}
+
+// The next job, if there is one and it waits for no other device.
+void RunOne(int device) {
+  if (QueueOf(device).jobs.empty()) return;
+  DeviceMemory().Open();
+  RunJob(&QueueOf(device), 0);
   DeviceMemory().Close();
 }
 
@@ -160,7 +209,7 @@ SharedMemory& SharedOf(const void* kernel) {
 
 // A capture takes none.
 void Enqueue(int device, std::function<void()> run) {
-  QueueOf(device).jobs.push_back({nullptr, std::move(run)});
+  QueueOf(device).jobs.push_back({nullptr, std::move(run), nullptr});
   ++QueueOf(device).queued;
 }
 
@@ -188,7 +237,8 @@ void EnqueueOnDevice(int device, KernelLaunch launch) {
     return;
   }
   DeviceQueue& queue = QueueOf(device);
-  queue.jobs.push_back({std::make_unique<GridRun>(std::move(launch)), {}});
+  queue.jobs.push_back(
+      {std::make_unique<GridRun>(std::move(launch)), nullptr, nullptr});
   ++queue.queued;
 }
 
@@ -208,6 +258,17 @@ void CheckPointer(const void* pointer, int device) {
 void EnqueueKernel(KernelLaunch launch, cudaStream_t stream) {
   const std::lock_guard lock(DeviceMutex());
   EnqueueOnDevice(DeviceOf(stream), std::move(launch));
+}
+
+void EnqueueTogether(cudaStream_t stream,
+                     const std::vector<const void*>& pointers,
+                     std::function<bool()> run) {
+  const std::lock_guard lock(DeviceMutex());
+  const int device = DeviceOf(stream);
+  if (InvalidatesCapture()) return;
+  for (const void* const pointer : pointers) CheckPointer(pointer, device);
+  QueueOf(device).jobs.push_back({nullptr, nullptr, std::move(run)});
+  ++QueueOf(device).queued;
 }
 
 bool MayOverlap(const cudaLaunchConfig_t& config) {
@@ -476,7 +537,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const int64_t finished = QueueOf(event->device).finished;
   if (finished >= event->target) return emulation::FaultOf(event->device);
   // Time passes with each question.
-  emulation::RunUntil(event->device, finished + 1);
+  emulation::RunOne(event->device);
   return cudaErrorNotReady;
 }
 

@@ -12,7 +12,8 @@
 // Thread-safe: what runs on devices, runs one after another, on a thread that
 // waits for it. So tests read `counts` when nothing else runs. A device is the
 // one that is current on a thread, and a pointer of another one ends the
-// program. One stream's order holds for all streams of a device.
+// program. One stream's order holds for all streams of a device. Where a device
+// waits for another one (EnqueueTogether), that one runs as far as it must.
 
 #ifndef TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_
 #define TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_
@@ -20,7 +21,9 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <functional>
 #include <set>
+#include <vector>
 
 #include "tests/kernels/cuda/emulation/grid.h"
 
@@ -74,6 +77,14 @@ void ResetDevice();
 // Queues a kernel, to run when the stream gets there; or notes it in the graph
 // that is being captured.
 void EnqueueKernel(KernelLaunch launch, cudaStream_t stream);
+
+// Queues what a device does together with others. When the stream gets there,
+// `run` is called until it returns true: then it is done. It may touch memory
+// of the device alone, and waits for nothing. Ends the program unless all
+// `pointers` are in memory of the stream's device.
+void EnqueueTogether(cudaStream_t stream,
+                     const std::vector<const void*>& pointers,
+                     std::function<bool()> run);
 
 // Whether it has the attribute that lets it start before the one before is
 // done.
