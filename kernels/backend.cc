@@ -62,6 +62,17 @@ void RowOps::AddBias(float* x, int rows, int cols, const float* bias) {
   for (int row = 0; row < rows; ++row, x += width) AddInPlace(x, bias, width);
 }
 
+void RowOps::AddParts(float* parts, int num_parts, size_t count, float* sum) {
+  // Of a device that is the host.
+  const size_t all = static_cast<size_t>(num_parts);
+  for (size_t apart = 1; apart < all; apart *= 2) {
+    for (size_t i = 0; i < all; i += 2 * apart) {
+      AddInPlace(parts + i * count, parts + (i + apart) * count, count);
+    }
+  }
+  std::copy_n(parts, count, sum);
+}
+
 void RowOps::TakeColumns(const float* x, int rows, int stride, int first,
                          int cols, float* out) {
   // Of a device that is the host.

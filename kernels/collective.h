@@ -1,8 +1,11 @@
 // What the ranks of one model say to each other while each computes its share
 // of every layer. A rank has one of these of its own, as a rank of NCCL has its
 // communicator. All ranks call the same methods in the same order with the same
-// sizes; each call waits for the others. Implementation: ranks that are threads
-// of one process (shared_memory_collective.h).
+// sizes; each call waits for the others. Implementations: ranks that are
+// threads of one process (shared_memory_collective.h), that compute on devices
+// and meet in memory of the host (staged_collective.h), or on the devices
+// (nccl_collective.h). Those on devices only queue: there a device waits for
+// the others.
 //
 // Errors: the status that Abort was called with, of the call that is under way
 // and all after it. What a failed call was to write is undefined, and others
@@ -15,6 +18,7 @@
 #define KERNELS_COLLECTIVE_H_
 
 #include <cstddef>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -26,6 +30,8 @@ class Collective {
 
   virtual int rank() const = 0;
   virtual int ranks() const = 0;  // a power of two
+  // For logs: where it makes sums; empty: where the ranks compute.
+  virtual std::string description() const { return ""; }
 
   // The sum of all ranks' parts, on every rank. The order is fixed: parts are
   // summed in pairs of neighbours, ((p0 + p1) + (p2 + p3)) + ... Ranks that
@@ -42,6 +48,10 @@ class Collective {
   // is not touched.    part [rows, cols], whole [rows, ranks() * cols]
   virtual absl::Status Gather(const float* part, int rows, int cols,
                               float* whole) = 0;
+
+  // Of one that only queues, after a wait for the device: whether all calls so
+  // far came to their end. Else it is as the errors of calls.
+  virtual absl::Status Outcome() { return absl::OkStatus(); }
 
   // Says that a rank has failed. The calls of all ranks, also those that wait,
   // then return `reason`, which is not OK. Of several reasons they return the

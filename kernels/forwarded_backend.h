@@ -47,6 +47,7 @@ class ForwardedMemory : public Backend {
     inner_->QueueCopyToHost(device, bytes, host);
   }
   absl::Status Synchronize() override { return inner_->Synchronize(); }
+  void* Stream() override { return inner_->Stream(); }
   int64_t Mark() override { return inner_->Mark(); }
   absl::Status WaitFor(int64_t mark) override { return inner_->WaitFor(mark); }
 
@@ -116,6 +117,10 @@ class ForwardedBackend : public ForwardedMemory {
   }
   void AddInPlace(float* x, const float* y, size_t count) override {
     inner_->AddInPlace(x, y, count);
+  }
+  void AddParts(float* parts, int num_parts, size_t count,
+                float* sum) override {
+    inner_->AddParts(parts, num_parts, count, sum);
   }
   void AddBias(float* x, int rows, int cols, const float* bias) override {
     inner_->AddBias(x, rows, cols, bias);

@@ -63,6 +63,10 @@ class MemoryOps {
   // (RESOURCE_EXHAUSTED when an op found no room), from then on.
   virtual absl::Status Synchronize() = 0;
 
+  // Where ops are queued, after all of them so far: CUDA's stream, for what is
+  // queued between them by others (nccl_api.h). Null: not on a stream.
+  virtual void* Stream() { return nullptr; }
+
   // Everything queued so far. WaitFor waits for that, and not for what was
   // queued after it; else it is as Synchronize. For one of the last two marks.
   virtual int64_t Mark() { return 0; }

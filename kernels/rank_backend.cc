@@ -8,8 +8,20 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "kernels/staged_collective.h"
 
 namespace nacre::kernels {
+
+namespace {
+
+// What ranks meet by on a device; null: it is the host.
+std::unique_ptr<Collective> OnDevice(Backend* inner, Collective* host,
+                                     std::unique_ptr<Collective> given) {
+  if (inner->location() == Location::kHost || given != nullptr) return given;
+  return std::make_unique<StagedCollective>(host, inner);
+}
+
+}  // namespace
 
 // A matrix, or the parts of one that this rank multiplies.
 class RankBackend::Matrix : public PackedMatrix {
@@ -54,13 +66,12 @@ class RankBackend::Table : public PackedTable {
   const std::unique_ptr<PackedTable> table_;  // null: rank 0 has it
 };
 
-RankBackend::RankBackend(std::unique_ptr<Backend> inner, Collective* collective)
-    : ForwardedBackend(std::move(inner)), collective_(collective) {
-  if (inner_->location() == Location::kDevice) {
-    staged_ = std::make_unique<StagedCollective>(collective, inner_.get());
-    collective_ = staged_.get();
-  }
-  NACRE_CHECK(kInputShards % collective->ranks() == 0,
+RankBackend::RankBackend(std::unique_ptr<Backend> inner, Collective* host,
+                         std::unique_ptr<Collective> on_device)
+    : ForwardedBackend(std::move(inner)),
+      on_device_(OnDevice(inner_.get(), host, std::move(on_device))),
+      collective_(on_device_ == nullptr ? host : on_device_.get()) {
+  NACRE_CHECK(kInputShards % collective_->ranks() == 0,
               "shards of inputs are not dealt out evenly");
 }
 
@@ -69,9 +80,9 @@ std::string RankBackend::numerics_id() const {
 }
 
 std::string RankBackend::description() const {
+  const std::string sums = collective_->description();
   return absl::StrCat("rank ", rank(), " of ", ranks(), ": ",
-                      inner_->description(),
-                      staged_ == nullptr ? "" : ", sums in host memory");
+                      inner_->description(), sums.empty() ? "" : ", ", sums);
 }
 
 void RankBackend::QueueCopyToHost(const void* device, size_t bytes,
@@ -79,14 +90,18 @@ void RankBackend::QueueCopyToHost(const void* device, size_t bytes,
   if (rank() == 0) inner_->QueueCopyToHost(device, bytes, host);
 }
 
+absl::Status RankBackend::AfterWait(const absl::Status& inner) {
+  if (status_.ok()) status_ = collective_->Outcome();
+  if (!inner.ok()) Fail(inner);
+  return status_;
+}
+
 absl::Status RankBackend::Synchronize() {
-  const absl::Status inner = inner_->Synchronize();
-  return status_.ok() ? inner : status_;
+  return AfterWait(inner_->Synchronize());
 }
 
 absl::Status RankBackend::WaitFor(int64_t mark) {
-  const absl::Status inner = inner_->WaitFor(mark);
-  return status_.ok() ? inner : status_;
+  return AfterWait(inner_->WaitFor(mark));
 }
 
 int64_t RankBackend::PackedBytes(absl::Span<const HostMatrix> parts) const {

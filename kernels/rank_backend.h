@@ -16,13 +16,14 @@
 // into kInputShards fixed shards, each a product of its own. Those are added in
 // pairs of neighbours, as Collective::AllReduce goes on among ranks.
 //
-// Devices bring what they say to each other to the host and back
+// Devices meet by a Collective of their own: NCCL's (nccl_collective.h), or one
+// that brings what they say to each other to the host and back
 // (staged_collective.h).
 //
 // What is brought to the host is rank 0's: there the others copy nothing. After
 // a failure of any rank Synchronize says which; nothing is computed after it.
 //
-// Thread-compatible: one thread, the rank's.
+// Thread-compatible: one thread, the rank's, but for Abort.
 
 #ifndef KERNELS_RANK_BACKEND_H_
 #define KERNELS_RANK_BACKEND_H_
@@ -35,7 +36,6 @@
 #include "absl/types/span.h"
 #include "kernels/collective.h"
 #include "kernels/forwarded_backend.h"
-#include "kernels/staged_collective.h"
 
 namespace nacre::kernels {
 
@@ -43,8 +43,10 @@ inline constexpr int kInputShards = 8;
 
 class RankBackend : public ForwardedBackend {
  public:
-  // `collective`, this rank's and of threads of the host, outlives it.
-  RankBackend(std::unique_ptr<Backend> inner, Collective* collective);
+  // `host`, this rank's and of threads of the host, outlives it. `on_device` is
+  // of a device and may use `inner` and `host`; null: a StagedCollective.
+  RankBackend(std::unique_ptr<Backend> inner, Collective* host,
+              std::unique_ptr<Collective> on_device = nullptr);
 
   int rank() const { return collective_->rank(); }
   int ranks() const { return collective_->ranks(); }
@@ -57,6 +59,9 @@ class RankBackend : public ForwardedBackend {
   // in y of rank 0 alone. Errors of Pack.
   absl::StatusOr<std::unique_ptr<PackedMatrix>> PackOutputs(
       const HostMatrix& shard);
+
+  // Ends all ranks with `reason`, also what waits for a device. Any thread.
+  void Abort(const absl::Status& reason) { collective_->Abort(reason); }
 
   std::string numerics_id() const override;
   std::string description() const override;
@@ -93,9 +98,11 @@ class RankBackend : public ForwardedBackend {
   float* Reserve(size_t values, std::unique_ptr<Buffer>* buffer);
   // Ends all ranks.
   void Fail(const absl::Status& status);
+  // After a wait for the inner backend, which said `inner`.
+  absl::Status AfterWait(const absl::Status& inner);
 
-  std::unique_ptr<StagedCollective> staged_;  // of a device; else null
-  Collective* collective_;
+  const std::unique_ptr<Collective> on_device_;  // null: of the host
+  Collective* const collective_;
   absl::Status status_;              // of the first failure
   std::unique_ptr<Buffer> inputs_;   // of one shard [rows, its cols]
   std::unique_ptr<Buffer> sums_;     // that are not added up yet

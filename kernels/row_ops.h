@@ -71,6 +71,12 @@ class RowOps {
   // x[i] += y[i], in place                                         x, y [count]
   virtual void AddInPlace(float* x, const float* y, size_t count) = 0;
 
+  // sum[i] = parts[0, i] + parts[1, i] + ..., added in pairs of neighbours:
+  // (p0 + p1) + (p2 + p3).
+  //   parts [num_parts, count]: scratch afterwards; num_parts: a power of two
+  //   of at most 8; sum [count]
+  virtual void AddParts(float* parts, int num_parts, size_t count, float* sum);
+
   // x[i, j] += bias[j], in place                x [rows, cols], bias [cols]
   virtual void AddBias(float* x, int rows, int cols, const float* bias);
 

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,6 +32,7 @@ class StagedCollective : public Collective {
 
   int rank() const override { return host_->rank(); }
   int ranks() const override { return host_->ranks(); }
+  std::string description() const override { return "sums in host memory"; }
   absl::Status AllReduce(const float* part, size_t count, float* sum) override;
   absl::Status Broadcast(float* values, size_t count) override;
   absl::Status Gather(const float* part, int rows, int cols,

@@ -10,7 +10,10 @@
 #include "common/check.h"
 #include "common/cpu_quota.h"
 #include "common/status_macros.h"
+#include "kernels/device_collectives.h"
+#include "kernels/nccl_collective.h"
 #include "kernels/shared_memory_collective.h"
+#include "kernels/staged_collective.h"
 #include "kernels/weight_type.h"
 #include "model/load_model.h"
 #include "model/model_backend.h"
@@ -122,13 +125,17 @@ absl::StatusOr<std::vector<int>> DealDevices(
   return devices;
 }
 
-// Bytes beside what models have: sums and inputs of shards, and outputs of the
-// head, of a rank.
+// Bytes beside what models have: sums and inputs of shards, outputs of the
+// head, and parts of all ranks, of a rank.
 int64_t ScratchOfRank(const ModelConfig& config, int ranks, int step_rows) {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  const int64_t parts =
+      std::min(int64_t{kernels::NcclCollective::kMostScratch},
+               kFloat * ranks * step_rows * config.hidden_size);
   const int64_t values = int64_t{kernels::kInputShards} * config.hidden_size +
                          config.q_size() + config.intermediate_size +
                          config.vocab_size / ranks;
-  return step_rows * values * static_cast<int64_t>(sizeof(float));
+  return step_rows * values * kFloat + parts;
 }
 
 // Of all ranks together.
@@ -239,7 +246,7 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
         OptionsOfRank(config, ranks, static_cast<int>(rank), options));
     // Whatever it is: others may wait for this rank.
     if (!status.ok()) {
-      model->collectives_[rank]->Abort(
+      model->backends_[rank]->Abort(
           kernels::FailureOfRank(static_cast<int>(rank), status));
     }
     return status;
@@ -258,20 +265,32 @@ absl::Status TensorParallelModel::CreateBackends(
   if (!on_devices) {
     NACRE_RETURN_IF_ERROR(kernels::CreateBackend(backend).status());
   }
+  std::vector<std::unique_ptr<kernels::Backend>> inner;
   for (size_t rank = 0; rank < cores.size(); ++rank) {
     kernels::BackendOptions own = backend;
     own.cpus = cores[rank];
     own.max_memory_bytes /= static_cast<int64_t>(cores.size());
     own.devices.clear();
     if (on_devices) own.device = backend.devices[rank];
-    auto inner = kernels::CreateBackend(own);
-    if (!inner.ok()) {
-      return absl::Status(inner.status().code(),
+    auto created = kernels::CreateBackend(own);
+    if (!created.ok()) {
+      return absl::Status(created.status().code(),
                           absl::StrCat("--tensor-parallel ", cores.size(), ": ",
-                                       inner.status().message()));
+                                       created.status().message()));
     }
+    inner.push_back(*std::move(created));
+  }
+  kernels::DeviceCollectives meet;
+  meet.of_ranks.resize(inner.size());
+  if (on_devices) {
+    NACRE_ASSIGN_OR_RETURN(
+        meet, kernels::MakeDeviceCollectives(backend, collectives_, inner));
+    why_host_ = meet.why_host;
+  }
+  for (size_t rank = 0; rank < cores.size(); ++rank) {
     backends_.push_back(std::make_unique<kernels::RankBackend>(
-        *std::move(inner), collectives_[rank].get()));
+        std::move(inner[rank]), collectives_[rank].get(),
+        std::move(meet.of_ranks[rank])));
   }
   return absl::OkStatus();
 }
@@ -300,8 +319,7 @@ absl::Status TensorParallelModel::OnEveryRank(
     }
     statuses_[rank] = task(rank);
     if (!statuses_[rank].ok() && !IsRefusal(statuses_[rank])) {
-      collectives_[rank]->Abort(
-          kernels::FailureOfRank(thread, statuses_[rank]));
+      backends_[rank]->Abort(kernels::FailureOfRank(thread, statuses_[rank]));
     }
   });
   for (const absl::Status& status : statuses_) {
@@ -360,10 +378,14 @@ absl::StatusOr<absl::Span<const float>> TensorParallelModel::Forward(
 }
 
 std::string TensorParallelModel::backend_description() const {
-  return absl::StrJoin(backends_, "; ",
-                       [](std::string* out, const auto& backend) {
-                         absl::StrAppend(out, backend->description());
-                       });
+  std::string description =
+      absl::StrJoin(backends_, "; ", [](std::string* out, const auto& backend) {
+        absl::StrAppend(out, backend->description());
+      });
+  if (!why_host_.empty()) {
+    absl::StrAppend(&description, "; not by NCCL: ", why_host_);
+  }
+  return description;
 }
 
 }  // namespace nacre::model

@@ -95,13 +95,11 @@ class TensorParallelModel : public LanguageModel {
     return models_.front()->forward_progress();
   }
 
-  // For logs: what each rank computes on.
+  // For logs: what each rank computes on, and what they meet by.
   std::string backend_description() const;
   // Ends the model, and a Forward that is under way, as if a rank had failed
   // with `reason`. Any thread may call it.
-  void Abort(const absl::Status& reason) {
-    collectives_.front()->Abort(reason);
-  }
+  void Abort(const absl::Status& reason) { backends_.front()->Abort(reason); }
 
  private:
   // `cpus`: of each rank's first thread.
@@ -122,6 +120,7 @@ class TensorParallelModel : public LanguageModel {
   kernels::ThreadPool threads_;  // one a rank
   std::vector<std::unique_ptr<kernels::Collective>> collectives_;
   std::vector<std::unique_ptr<kernels::RankBackend>> backends_;
+  std::string why_host_;  // ranks on devices meet there; empty: they do not
   std::vector<std::unique_ptr<LanguageModel>> models_;
   std::vector<std::vector<SequenceRows>> batches_;  // of each rank
   std::vector<absl::Status> statuses_;              // of each rank

@@ -339,6 +339,8 @@ REFUSED = [
     ({"draft": {"flags": {"weights": "fp8"}}}, ["draft.flags.weights is fp8"]),
     ({"draft": {"flags": {"tensor-transport": "nccl"}}},
      ["draft.flags.tensor-transport is nccl, but draft.flags.backend is cpu"]),
+    ({"target": {"flags": {"tensor-parallel": 2, "tensor-parallel-transport": "nccl"}}},
+     ["target.flags.tensor-parallel-transport is nccl, but target.flags.backend is cpu"]),
     ({"target": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "kv-type": "int8"}}},
      ["target.flags.kv-type is int8, but target.flags.backend is cuda"]),
     ({"draft": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "prefix-cache-size": "4G"}}},

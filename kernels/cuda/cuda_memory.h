@@ -38,6 +38,7 @@ class CudaMemory : public Backend {
   }
   void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
   absl::Status Synchronize() override { return device_->Synchronize(); }
+  void* Stream() override { return device_->stream(); }
   int64_t Mark() override { return device_->Mark(); }
   absl::Status WaitFor(int64_t mark) override { return device_->WaitFor(mark); }
 

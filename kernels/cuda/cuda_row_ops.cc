@@ -70,6 +70,13 @@ void CudaRowOps::AddInPlace(float* x, const float* y, size_t count) {
   device_->Check(AddTo(device_->queue(), x, y, count), "residual");
 }
 
+void CudaRowOps::AddParts(float* parts, int num_parts, size_t count,
+                          float* sum) {
+  if (count == 0 || !device_->ok()) return;
+  device_->Check(AddPairs(device_->queue(), parts, num_parts, count, sum),
+                 "sums of parts");
+}
+
 void CudaRowOps::AddBias(float* x, int rows, int cols, const float* bias) {
   if (rows == 0 || !device_->ok()) return;
   device_->Check(AddToRows(device_->queue(), x, rows, cols, bias), "bias");

@@ -32,6 +32,7 @@ class CudaRowOps : public CudaMemory {
   void Scale(float* x, size_t count, float factor) override;
   void SoftCap(float* x, size_t count, float cap) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
+  void AddParts(float* parts, int num_parts, size_t count, float* sum) override;
   void AddBias(float* x, int rows, int cols, const float* bias) override;
   void TakeColumns(const float* x, int rows, int stride, int first, int cols,
                    float* out) override;

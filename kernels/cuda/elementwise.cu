@@ -127,6 +127,25 @@ __global__ void __launch_bounds__(kThreads)
   if (i < count) x[i] += y[i];
 }
 
+// Of parts that lie `apart` from each other.
+template <int kParts>
+__device__ __forceinline__ float SumOfPairs(const float* part, size_t apart) {
+  if constexpr (kParts == 1) {
+    return part[0];
+  } else {
+    constexpr int kHalf = kParts / 2;
+    return SumOfPairs<kHalf>(part, apart) +
+           SumOfPairs<kHalf>(part + kHalf * apart, apart);
+  }
+}
+
+template <int kParts>
+__global__ void __launch_bounds__(kThreads)
+    AddPairsKernel(const float* parts, size_t count, float* sum) {
+  const size_t i = BeginElement();
+  if (i < count) sum[i] = SumOfPairs<kParts>(parts + i, count);
+}
+
 __global__ void __launch_bounds__(kThreads)
     AddToRowsKernel(float* x, size_t count, int cols, const float* bias) {
   const size_t i = BeginElement();
@@ -167,6 +186,13 @@ __global__ void __launch_bounds__(kThreads)
   const size_t row = blockIdx.x;
   out[row * padded_cols + column] =
       column < cols ? RoundToBF16(x[row * cols + column]) : uint16_t{0};
+}
+
+template <int kParts>
+cudaError_t Pairs(const Queue& queue, const float* parts, size_t count,
+                  float* sum) {
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
+                      AddPairsKernel<kParts>, parts, count, sum);
 }
 
 dim3 BlocksForRows(int rows, int cols) {
@@ -254,6 +280,22 @@ cudaError_t CapTo(const Queue& queue, float* x, size_t count, float cap) {
 cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count) {
   return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads}, AddKernel,
                       x, y, count);
+}
+
+cudaError_t AddPairs(const Queue& queue, const float* parts, int num_parts,
+                     size_t count, float* sum) {
+  switch (num_parts) {
+    case 1:
+      return Pairs<1>(queue, parts, count, sum);
+    case 2:
+      return Pairs<2>(queue, parts, count, sum);
+    case 4:
+      return Pairs<4>(queue, parts, count, sum);
+    case 8:
+      return Pairs<8>(queue, parts, count, sum);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,

@@ -88,6 +88,11 @@ cudaError_t GateAndRoundRows(const Queue& queue, const float* gate_up, int rows,
 // x[i] += y[i]                                                    x, y [count]
 cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count);
 
+// sum[i] = (parts[0, i] + parts[1, i]) + (parts[2, i] + parts[3, i]) ...
+//   parts [num_parts, count], num_parts: 1, 2, 4 or 8; sum [count], apart
+cudaError_t AddPairs(const Queue& queue, const float* parts, int num_parts,
+                     size_t count, float* sum);
+
 // x[i, j] += bias[j]                            x [rows, cols], bias [cols]
 cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,
                       const float* bias);

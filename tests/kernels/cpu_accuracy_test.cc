@@ -265,6 +265,18 @@ TEST_P(CpuAccuracyTest, AddInPlaceIsTheExactSum) {
   }
 }
 
+TEST_P(CpuAccuracyTest, PartsAreAddedInPairsOfNeighbours) {
+  for (const int count : kAwkwardSizes) {
+    for (const int num_parts : {1, 2, 4, 8}) {
+      auto parts = RandomFloats(num_parts * count, 14);
+      const auto expected = SumOfPairs(parts, num_parts);
+      std::vector<float> sum(count, NAN);
+      MakeBackend("cpu")->AddParts(parts.data(), num_parts, count, sum.data());
+      EXPECT_EQ(sum, expected) << num_parts << " parts of " << count;
+    }
+  }
+}
+
 TEST_P(CpuAccuracyTest, AddBiasIsTheExactSumOfEveryRow) {
   for (const int cols : kAwkwardSizes) {
     for (const int rows : {1, 3, 40}) {

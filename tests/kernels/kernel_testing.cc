@@ -41,6 +41,15 @@ std::vector<float> RandomFloats(size_t count, uint32_t seed, float magnitude) {
   return values;
 }
 
+std::vector<float> SumOfPairs(const std::vector<float>& parts, int num_parts) {
+  if (num_parts == 1) return parts;
+  const auto half = parts.begin() + static_cast<ptrdiff_t>(parts.size() / 2);
+  std::vector<float> sum = SumOfPairs({parts.begin(), half}, num_parts / 2);
+  const auto second = SumOfPairs({half, parts.end()}, num_parts / 2);
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
+  return sum;
+}
+
 double SumTolerance(int terms) { return (terms + 8) * 0x1p-24; }
 
 std::unique_ptr<Backend> MakeBackend(const std::string& kind,

@@ -26,6 +26,10 @@ inline constexpr DType kKvTypes[] = {DType::kF32, DType::kBF16, DType::kInt8};
 std::vector<float> RandomFloats(size_t count, uint32_t seed,
                                 float magnitude = 1.0f);
 
+// The sum of parts [num_parts, ...], a power of two: that of the first half and
+// that of the second, added.
+std::vector<float> SumOfPairs(const std::vector<float>& parts, int num_parts);
+
 // Largest error of a float32 sum of `terms` products in any order (Higham,
 // "Accuracy and Stability of Numerical Algorithms", 3.1), relative to the sum
 // of their magnitudes. A few roundings more for what surrounds the sum.

@@ -1,11 +1,14 @@
 // A model on several ranks, each on a device: the same bits for any number of
 // them, in any batch, close to the model on one device and to the reference,
-// and the end of all when a device fails. On a GPU all ranks share it.
+// and the end of all when a device fails. They meet in memory of the host, and
+// by NCCL. Which devices they have: tests/kernels/rank_transports.h.
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,45 +16,27 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
-#include "kernels/shared_memory_collective.h"
 #include "model/load_model.h"
 #include "model/tensor_parallel_model.h"
+#include "tests/kernels/rank_transports.h"
 #include "tests/model/rank_sessions.h"
 #include "tests/testing/gguf_checkpoint.h"
 #include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
-#ifdef NACRE_EMULATED_CUDA
-#include "tests/kernels/cuda/emulation/runtime.h"
-#endif
 
 namespace nacre::model {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 #ifdef NACRE_EMULATED_CUDA
 namespace emulation = kernels::cuda::emulation;
-
-// A device for each rank.
-class DevicesOfRanks {
- protected:
-  DevicesOfRanks() {
-    emulation::ResetDevice();
-    emulation::settings.devices = kernels::kMostRanks;
-  }
-  ~DevicesOfRanks() { emulation::ResetDevice(); }
-};
-
-std::vector<int> DevicesFor(int) { return {}; }
-#else
-class DevicesOfRanks {};
-
-std::vector<int> DevicesFor(int ranks) {
-  return std::vector<int>(static_cast<size_t>(ranks), 0);
-}
 #endif
+using kernels::DevicesOfRanks;
 
 // Of few positions: partial results of attention have room for all of them.
 ModelOptions SmallOptions() {
@@ -60,10 +45,11 @@ ModelOptions SmallOptions() {
   return options;
 }
 
-std::unique_ptr<TensorParallelModel> OnDevices(const std::string& dir,
-                                               kernels::BackendOptions backend,
-                                               int ranks) {
-  backend.devices = DevicesFor(ranks);
+std::unique_ptr<TensorParallelModel> OnDevices(
+    const std::string& dir, kernels::BackendOptions backend, int ranks,
+    const std::string& transport = "host") {
+  backend.devices = DevicesOfRanks::Of(ranks, transport);
+  backend.rank_transport = transport;
   auto model = TensorParallelModel::Load(dir, backend, ranks, SmallOptions());
   EXPECT_TRUE(model.ok()) << model.status();
   return model.ok() ? *std::move(model) : nullptr;
@@ -100,8 +86,17 @@ std::vector<Case> Cases() {
           {.name = "int4", .weights = "int4", .tolerance = 0.15}};
 }
 
-class CudaTensorParallelTest : public ::testing::TestWithParam<Case>,
-                               protected DevicesOfRanks {};
+// Ranks by NCCL, too.
+bool IsRun(const Case& param, int ranks, const std::string& transport) {
+  if (transport == "host") return true;
+  return ranks <= DevicesOfRanks::MostRanks(transport) &&
+         (param.has_eight || ranks == 2);
+}
+
+class CudaTensorParallelTest : public ::testing::TestWithParam<Case> {
+ private:
+  const DevicesOfRanks devices_;
+};
 
 TEST_P(CudaTensorParallelTest, EveryNumberOfRanksHasTheSameBits) {
   const Case& param = GetParam();
@@ -118,20 +113,29 @@ TEST_P(CudaTensorParallelTest, EveryNumberOfRanksHasTheSameBits) {
   Values expected;
   std::vector<int> counts = {1, 2, 4};
   if (param.has_eight) counts.push_back(8);
-  for (const int ranks : counts) {
-    const auto model = OnDevices(dir, options, ranks);
-    ASSERT_NE(model, nullptr);
-    const Values logits = RunSessions(model.get());
-    if (expected.empty()) expected = logits;
-    EXPECT_EQ(logits, expected) << ranks << " ranks";
-    EXPECT_EQ(model->info().fingerprint, plain->info().fingerprint);
-    EXPECT_EQ(model->info().kv_capacity_tokens,
-              plain->info().kv_capacity_tokens);
-    EXPECT_EQ(model->kv_free_tokens(), plain->kv_free_tokens());
-    EXPECT_EQ(model->info().numerics_id,
-              absl::StrCat((*backend)->numerics_id(), "-shards8-llama-v1"));
-    EXPECT_THAT(model->backend_description(),
-                HasSubstr(absl::StrCat("rank ", ranks - 1, " of ", ranks)));
+  for (const std::string& transport : DevicesOfRanks::Transports()) {
+    for (const int ranks : counts) {
+      if (!IsRun(param, ranks, transport)) continue;
+      const std::string what = absl::StrCat(ranks, " ranks by ", transport);
+      const auto model = OnDevices(dir, options, ranks, transport);
+      ASSERT_NE(model, nullptr) << what;
+      const Values logits = RunSessions(model.get());
+      if (expected.empty()) expected = logits;
+      EXPECT_EQ(logits, expected) << what;
+      EXPECT_EQ(model->info().fingerprint, plain->info().fingerprint);
+      EXPECT_EQ(model->info().kv_capacity_tokens,
+                plain->info().kv_capacity_tokens);
+      EXPECT_EQ(model->kv_free_tokens(), plain->kv_free_tokens());
+      EXPECT_EQ(model->info().numerics_id,
+                absl::StrCat((*backend)->numerics_id(), "-shards8-llama-v1"));
+      EXPECT_THAT(
+          model->backend_description(),
+          AllOf(HasSubstr(absl::StrCat("rank ", ranks - 1, " of ", ranks)),
+                HasSubstr(transport == "nccl"
+                              ? ", sums by NCCL"
+                              : ", sums in host memory; not by NCCL: "
+                                "--tensor-parallel-transport host")));
+    }
   }
   EXPECT_LE(LargestDifference(expected, near), param.tolerance * Largest(near));
   // The truth, in the same weights where the reference has them.
@@ -146,11 +150,12 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaTensorParallelTest,
                          ::testing::ValuesIn(Cases()),
                          [](const auto& test) { return test.param.name; });
 
-class CudaRanksModelTest : public ::testing::Test, protected DevicesOfRanks {
+class CudaRanksModelTest : public ::testing::Test {
  protected:
   // A model of these weights on so many ranks; null where there is no GPU.
-  std::unique_ptr<TensorParallelModel> Load(const std::string& weights,
-                                            int ranks) {
+  std::unique_ptr<TensorParallelModel> Load(
+      const std::string& weights, int ranks,
+      const std::string& transport = "host") {
     const auto options = Backend("cuda", weights);
     if (kernels::CreateBackend(options).status().code() ==
         absl::StatusCode::kFailedPrecondition) {
@@ -161,9 +166,10 @@ class CudaRanksModelTest : public ::testing::Test, protected DevicesOfRanks {
       nacre::testing::WriteRandomCheckpoint(
           ConfigJson("LlamaForCausalLM", weights), dir_);
     }
-    return OnDevices(dir_, options, ranks);
+    return OnDevices(dir_, options, ranks, transport);
   }
 
+  const DevicesOfRanks devices_;
   std::string dir_;
 };
 
@@ -316,8 +322,16 @@ TEST_F(CudaRanksModelTest, ARankWithoutRoomEndsTheLoad) {
   EXPECT_THAT(std::string(status.message()), StartsWith("rank 1: "));
 }
 
-TEST_F(CudaRanksModelTest, ADeviceThatFailsEndsTheModelForGood) {
-  const auto model = Load("f32", 4);
+class CudaFailingRanksTest : public CudaRanksModelTest,
+                             public ::testing::WithParamInterface<std::string> {
+};
+
+INSTANTIATE_TEST_SUITE_P(By, CudaFailingRanksTest,
+                         ::testing::ValuesIn(DevicesOfRanks::Transports()),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(CudaFailingRanksTest, ADeviceThatFailsEndsTheModelForGood) {
+  const auto model = Load("f32", 4, GetParam());
   ASSERT_NE(model, nullptr);
   const auto sequence = *model->NewSequence(20);
   const std::vector<int32_t> tokens = {1};
@@ -338,6 +352,84 @@ TEST_F(CudaRanksModelTest, ADeviceThatFailsEndsTheModelForGood) {
     EXPECT_EQ(status, first);
   }
 }
+
+#ifdef NACRE_NCCL_LIBRARY
+// Whatever NCCL refuses in the middle of a step.
+TEST_F(CudaRanksModelTest, ACallOfNcclThatFailsEndsTheModelForGood) {
+  for (const int call : {0, 5, 11}) {
+    const auto model = Load("f32", 4, "nccl");
+    ASSERT_NE(model, nullptr);
+    const auto sequence = *model->NewSequence(20);
+    const std::vector<int32_t> tokens = {1};
+    EXPECT_TRUE(model->Forward({{sequence.get(), tokens, 1}}).ok());
+    auto* const nccl = kernels::cuda::LoadNcclOfTests();
+    nccl->failing_call = call;
+    const absl::Status first =
+        model->Forward({{sequence.get(), tokens, 1}}).status();
+    EXPECT_EQ(first.code(), absl::StatusCode::kInternal) << call;
+    EXPECT_THAT(std::string(first.message()),
+                AllOf(StartsWith("rank "), HasSubstr(": other error")));
+    EXPECT_EQ(model->Forward({{sequence.get(), tokens, 1}}).status(), first);
+    EXPECT_EQ(sequence->length(), 1);
+    EXPECT_EQ(nccl->aborts, 4);
+  }
+}
+
+// From another thread, while devices wait for each other.
+TEST_F(CudaRanksModelTest, AnAbortEndsAStepThatWaits) {
+  const auto model = Load("f32", 2, "nccl");
+  ASSERT_NE(model, nullptr);
+  const auto sequence = *model->NewSequence(20);
+  const std::vector<int32_t> tokens = {1};
+  EXPECT_TRUE(model->Forward({{sequence.get(), tokens, 1}}).ok());
+  kernels::cuda::LoadNcclOfTests()->holds_values = true;
+  const absl::Status reason = absl::UnavailableError("the power went");
+  std::thread abort([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    model->Abort(reason);
+  });
+  EXPECT_EQ(model->Forward({{sequence.get(), tokens, 1}}).status(), reason);
+  abort.join();
+}
+
+TEST_F(CudaRanksModelTest, TakesNcclWhereItCan) {
+  const auto described = [&](const std::string& transport,
+                             const std::vector<int>& devices) {
+    kernels::BackendOptions backend = Backend("cuda", "f32");
+    backend.rank_transport = transport;
+    backend.devices = devices;
+    const auto model =
+        TensorParallelModel::Load(dir_, backend, 2, SmallOptions());
+    return model.ok() ? (*model)->backend_description()
+                      : std::string(model.status().message());
+  };
+  ASSERT_NE(Load("f32", 1), nullptr);
+  EXPECT_THAT(described("auto", {}), EndsWith(", sums by NCCL"));
+  EXPECT_THAT(described("auto", {1, 1}),
+              EndsWith(", sums in host memory; not by NCCL: two ranks have "
+                       "device 1, NCCL needs one for each"));
+  EXPECT_EQ(described("nccl", {1, 1}),
+            "--tensor-parallel-transport nccl: two ranks have device 1, NCCL "
+            "needs one for each");
+  EXPECT_THAT(described("host", {}),
+              EndsWith("not by NCCL: --tensor-parallel-transport host"));
+  auto* const nccl = kernels::cuda::LoadNcclOfTests();
+  nccl->version = 21605;
+  EXPECT_THAT(described("auto", {}),
+              AllOf(HasSubstr("sums in host memory; not by NCCL: libnccl.so.2 "
+                              "is too old: version 21605"),
+                    Not(HasSubstr("sums by NCCL"))));
+  EXPECT_THAT(described("nccl", {}),
+              StartsWith("--tensor-parallel-transport nccl: libnccl.so.2 is "
+                         "too old"));
+  // One that is there, and refuses.
+  nccl->version = 22703;
+  nccl->result = ncclSystemError;
+  EXPECT_THAT(described("auto", {}),
+              EndsWith("not by NCCL: ncclGetUniqueId: other error"));
+  EXPECT_EQ(nccl->comms, 0);
+}
+#endif
 #endif
 
 }  // namespace

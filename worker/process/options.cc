@@ -13,6 +13,7 @@
 #include "common/files.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "kernels/device_collectives.h"
 #include "kernels/weight_type.h"
 #include "model/tensor_shard.h"
 #include "speculation/policies/policy_spec.h"
@@ -307,6 +308,15 @@ void ComputeFlags::Register(FlagSet* flags) {
       "ranks that the model is split among, each with its share of the cores, "
       "of the weights and of the KV cache: 1, 2, 4 or 8, whose outputs are the "
       "same, but not those of 0 (not split); on cuda each has a GPU");
+  flags->AddParsed(
+      "tensor-parallel-transport", "NAME", "auto",
+      [this](const std::string& text) {
+        backend.rank_transport = text;
+        return kernels::CheckRankTransport(text);
+      },
+      "what ranks on GPUs add up by: nccl, from GPU to GPU; host, in memory of "
+      "the host; auto, nccl where the machine has it and each rank a GPU of "
+      "its own; outputs are the same");
 }
 
 absl::Status ComputeFlags::Validate() const {
@@ -320,6 +330,17 @@ absl::Status ComputeFlags::Validate() const {
         absl::StrCat("--prefix-cache-size ", prefix_store.bytes,
                      ": the backend cuda keeps no more than its KV cache "
                      "holds; \"cpu\" and \"reference\" do"));
+  }
+  const bool by_nccl = backend.rank_transport == "nccl";
+  if (by_nccl && backend.kind != "cuda") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tensor-parallel-transport nccl needs --backend cuda, "
+                     "it is ",
+                     backend.kind));
+  }
+  if (by_nccl && tensor_parallel == 0) {
+    return absl::InvalidArgumentError(
+        "--tensor-parallel-transport nccl needs --tensor-parallel");
   }
   if (prefix_store.bytes == 0 && !prefix_store.dir.empty()) {
     return absl::InvalidArgumentError(

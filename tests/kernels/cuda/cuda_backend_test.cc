@@ -310,6 +310,20 @@ TEST(CudaBackendTest, AddInPlaceIsTheExactSum) {
   }
 }
 
+TEST(CudaBackendTest, PartsAreAddedInPairsOfNeighbours) {
+  const auto cuda = MakeCudaBackend();
+  NACRE_SKIP_WITHOUT_GPU(cuda);
+  for (const int count : {1, 17, 256, 1000}) {
+    for (const int num_parts : {1, 2, 4, 8}) {
+      auto parts = RandomFloats(num_parts * count, 14);
+      const auto expected = SumOfPairs(parts, num_parts);
+      std::vector<float> sum(count, NAN);
+      cuda->AddParts(parts.data(), num_parts, count, sum.data());
+      EXPECT_EQ(sum, expected) << num_parts << " parts of " << count;
+    }
+  }
+}
+
 TEST(CudaBackendTest, AddBiasIsTheExactSumOfEveryRow) {
   const auto cuda = MakeCudaBackend();
   NACRE_SKIP_WITHOUT_GPU(cuda);
@@ -546,6 +560,7 @@ TEST(CudaBackendTest, WhatHasNoRowsDoesNothing) {
   cuda->Attention(&none, 64, 1, 1.0f, {}, cache.layer(), &none);
   cuda->SiluMul(&none, 0, 1, &none);
   cuda->AddInPlace(&none, &none, 0);
+  cuda->AddParts(&none, 2, 0, &none);
   cuda->AddBias(&none, 0, 1, &none);
   EXPECT_TRUE(cuda->Synchronize().ok());
 }

@@ -1,8 +1,10 @@
 // Products of ranks on devices: the same bits for any number of ranks and rows,
 // shares of outputs with the bits of the whole, and the end of all ranks when a
-// device fails. On the emulated devices each rank has one; on a GPU all share
-// it.
+// device fails. Ranks meet in memory of the host, and by NCCL. On the emulated
+// devices each rank has one. Of GPUs those that meet by NCCL have one each, as
+// far as there are; the others share one.
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,13 +13,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
+#include "kernels/device_collectives.h"
 #include "kernels/rank_backend.h"
 #include "kernels/shared_memory_collective.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/kernels/rank_threads.h"
-#ifdef NACRE_EMULATED_CUDA
-#include "tests/kernels/cuda/emulation/runtime.h"
-#endif
+#include "tests/kernels/rank_transports.h"
 
 namespace nacre::kernels {
 namespace {
@@ -28,49 +29,63 @@ using ::testing::StartsWith;
 
 using Values = std::vector<float>;
 
-#ifdef NACRE_EMULATED_CUDA
-constexpr bool kDeviceEach = true;
-#else
-constexpr bool kDeviceEach = false;
-#endif
-
-class CudaRanksTest : public ::testing::Test {
- protected:
-#ifdef NACRE_EMULATED_CUDA
-  CudaRanksTest() {
-    cuda::emulation::ResetDevice();
-    cuda::emulation::settings.devices = kMostRanks;
-  }
-  ~CudaRanksTest() override { cuda::emulation::ResetDevice(); }
-#endif
-};
-
 // Null where there is no GPU.
-std::unique_ptr<Backend> OnDevice(const std::string& weights, int rank) {
+std::unique_ptr<Backend> OnDevice(const std::string& weights, int device) {
   BackendOptions options;
   options.kind = "cuda";
   options.weights = weights;
   options.kv_type = "f32";
-  options.device = kDeviceEach ? rank : 0;
+  options.device = device;
   auto backend = CreateBackend(options);
-  if (!kDeviceEach &&
-      backend.status().code() == absl::StatusCode::kFailedPrecondition) {
+  if (backend.status().code() == absl::StatusCode::kFailedPrecondition) {
     return nullptr;
   }
   EXPECT_TRUE(backend.ok()) << backend.status();
   return *std::move(backend);
 }
 
+class CudaDevicesTest : public ::testing::Test {
+ protected:
+  const DevicesOfRanks devices_;
+};
+
+// By what ranks meet by.
+class CudaRanksTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (most() == 0 || OnDevice("auto", 0) == nullptr) {
+      GTEST_SKIP() << "too few CUDA devices";
+    }
+  }
+  int most() const { return devices_.MostRanks(GetParam()); }
+
+  const DevicesOfRanks devices_;
+};
+
+INSTANTIATE_TEST_SUITE_P(By, CudaRanksTest,
+                         ::testing::ValuesIn(DevicesOfRanks::Transports()),
+                         [](const auto& test) { return test.param; });
+
 #define SKIP_WITHOUT_GPU() \
   if (OnDevice("auto", 0) == nullptr) GTEST_SKIP() << "no CUDA device"
 
 struct Ranks {
-  Ranks(int count, const std::string& weights)
+  Ranks(int count, const std::string& weights, const std::string& transport)
       : collectives(MakeSharedMemoryCollectives(count)) {
-    for (int rank = 0; rank < count; ++rank) {
+    BackendOptions options;
+    options.rank_transport = transport;
+    options.devices = DevicesOfRanks::Of(count, transport);
+    std::vector<std::unique_ptr<Backend>> inner;
+    for (const int device : options.devices) {
+      inner.push_back(OnDevice(weights, device));
+    }
+    auto meet = MakeDeviceCollectives(options, collectives, inner);
+    EXPECT_TRUE(meet.ok()) << meet.status();
+    EXPECT_EQ(meet->why_host.empty(), transport == "nccl");
+    for (size_t rank = 0; rank < inner.size(); ++rank) {
       backends.push_back(std::make_unique<RankBackend>(
-          OnDevice(weights, rank),
-          collectives[static_cast<size_t>(rank)].get()));
+          std::move(inner[rank]), collectives[rank].get(),
+          std::move(meet->of_ranks[rank])));
     }
   }
   int count() const { return static_cast<int>(backends.size()); }
@@ -166,19 +181,19 @@ struct Size {
   int rows, outputs, each;  // inputs of a shard
 };
 
-TEST_F(CudaRanksTest, SplitInputsHaveTheSameBitsForAnyNumberOfRanksAndRows) {
-  SKIP_WITHOUT_GPU();
+TEST_P(CudaRanksTest, SplitInputsHaveTheSameBitsForAnyNumberOfRanksAndRows) {
   constexpr Size kSizes[] = {{1, 3, 1}, {5, 17, 13}, {33, 40, 64}};
   for (const char* weights : {"f32", "bf16", "int8", "fp8", "int4"}) {
     for (const Size& size : kSizes) {
       const int cols = size.each * kInputShards;
       const Values x = RandomFloats(Area(size.rows, cols), 3);
       const Values w = RandomFloats(Area(size.outputs, cols), 4);
-      Ranks one(1, weights);
+      Ranks one(1, weights, GetParam());
       const Values expected =
           ShardedProduct(one, x, size.rows, w, size.outputs, cols)[0];
       for (const int count : {2, 4, 8}) {
-        Ranks ranks(count, weights);
+        if (count > most()) continue;
+        Ranks ranks(count, weights, GetParam());
         for (const Values& y :
              ShardedProduct(ranks, x, size.rows, w, size.outputs, cols)) {
           EXPECT_EQ(y, expected) << weights << ", " << count << " ranks";
@@ -196,8 +211,7 @@ TEST_F(CudaRanksTest, SplitInputsHaveTheSameBitsForAnyNumberOfRanksAndRows) {
 
 // Each shard is the device's own product of its inputs; they are added as the
 // definition says.
-TEST_F(CudaRanksTest, SumsArePairsOfShards) {
-  SKIP_WITHOUT_GPU();
+TEST_P(CudaRanksTest, SumsArePairsOfShards) {
   constexpr int kRows = 3, kOutputs = 20, kEach = 9;
   constexpr int kCols = kEach * kInputShards;
   const Values x = RandomFloats(kRows * kCols, 5);
@@ -222,7 +236,8 @@ TEST_F(CudaRanksTest, SumsArePairsOfShards) {
       }
     }
     for (const int count : {1, 2, 8}) {
-      Ranks ranks(count, weights);
+      if (count > most()) continue;
+      Ranks ranks(count, weights, GetParam());
       EXPECT_EQ(ShardedProduct(ranks, x, kRows, w, kOutputs, kCols).back(),
                 sums[0])
           << weights << ", " << count << " ranks";
@@ -232,7 +247,7 @@ TEST_F(CudaRanksTest, SumsArePairsOfShards) {
 
 // With so many inputs the order of sums follows from the outputs: a matrix of
 // few is cut into slices.
-TEST_F(CudaRanksTest, SharesOfOutputsHaveTheBitsOfTheWhole) {
+TEST_F(CudaDevicesTest, SharesOfOutputsHaveTheBitsOfTheWhole) {
   SKIP_WITHOUT_GPU();
   constexpr int kCols = 2048, kShare = 64, kShares = 64;
   const Values x = RandomFloats(kCols, 7);
@@ -252,7 +267,7 @@ TEST_F(CudaRanksTest, SharesOfOutputsHaveTheBitsOfTheWhole) {
   EXPECT_NE(product(0, kShare, 1), share);  // in slices of its own
 }
 
-TEST_F(CudaRanksTest, AShareHasTheBitsOfAMatrixThatIsNotSplit) {
+TEST_F(CudaDevicesTest, AShareHasTheBitsOfAMatrixThatIsNotSplit) {
   SKIP_WITHOUT_GPU();
   constexpr int kCols = 2048, kOutputs = 4096, kShare = 64;
   const Values x = RandomFloats(kCols, 21);
@@ -271,18 +286,18 @@ TEST_F(CudaRanksTest, AShareHasTheBitsOfAMatrixThatIsNotSplit) {
   }
 }
 
-TEST_F(CudaRanksTest, RanksPackSharesOfOutputs) {
-  SKIP_WITHOUT_GPU();
-  constexpr int kCols = 2048, kShare = 512, kRanks = 8;
+TEST_P(CudaRanksTest, RanksPackSharesOfOutputs) {
+  constexpr int kCols = 2048, kShare = 512;
+  const int count = most();
   const Values x = RandomFloats(kCols, 13);
   const Values w = RandomFloats(kShare * kCols, 14);
   const HostMatrix share = {DType::kF32, w.data(), kShare, kCols};
   const auto plain = OnDevice("bf16", 0);
   const Values expected =
-      Product(plain.get(), x, 1, **plain->PackShare({share}, kRanks));
+      Product(plain.get(), x, 1, **plain->PackShare({share}, count));
   EXPECT_NE(Product(plain.get(), x, 1, **plain->Pack({share})), expected);
-  Ranks ranks(kRanks, "bf16");
-  OnEveryRank(kRanks, [&](int rank) {
+  Ranks ranks(count, "bf16", GetParam());
+  OnEveryRank(count, [&](int rank) {
     RankBackend& backend = *ranks.backends[static_cast<size_t>(rank)];
     backend.BindComputeThread();
     if (rank == 0) {
@@ -290,13 +305,12 @@ TEST_F(CudaRanksTest, RanksPackSharesOfOutputs) {
     }
     const Values all = Product(&backend, x, 1, **backend.PackOutputs(share));
     if (rank == 0) {
-      EXPECT_EQ(Block(all, kShare * kRanks, 0, 1, kShare, kShare), expected);
+      EXPECT_EQ(Block(all, kShare * count, 0, 1, kShare, kShare), expected);
     }
   });
 }
 
-TEST_F(CudaRanksTest, SplitOutputsAreThoseOfTheWholeMatrixOnRankZero) {
-  SKIP_WITHOUT_GPU();
+TEST_P(CudaRanksTest, SplitOutputsAreThoseOfTheWholeMatrixOnRankZero) {
   constexpr int kRows = 3, kOutputs = 40, kCols = 21;
   const Values x = RandomFloats(kRows * kCols, 9);
   const Values w = RandomFloats(kOutputs * kCols, 10);
@@ -304,7 +318,8 @@ TEST_F(CudaRanksTest, SplitOutputsAreThoseOfTheWholeMatrixOnRankZero) {
   const auto whole = plain->Pack({{DType::kF32, w.data(), kOutputs, kCols}});
   const Values expected = Product(plain.get(), x, kRows, **whole);
   for (const int count : {1, 2, 4, 8}) {
-    Ranks ranks(count, "bf16");
+    if (count > most()) continue;
+    Ranks ranks(count, "bf16", GetParam());
     OnEveryRank(count, [&](int rank) {
       RankBackend& backend = *ranks.backends[static_cast<size_t>(rank)];
       backend.BindComputeThread();
@@ -321,13 +336,13 @@ TEST_F(CudaRanksTest, SplitOutputsAreThoseOfTheWholeMatrixOnRankZero) {
   }
 }
 
-TEST_F(CudaRanksTest, RankZeroSendsTheRowsOfATable) {
-  SKIP_WITHOUT_GPU();
+TEST_P(CudaRanksTest, RankZeroSendsTheRowsOfATable) {
   constexpr int kVocab = 11, kCols = 6;
   const Values table = RandomFloats(kVocab * kCols, 11);
-  Ranks ranks(4, "auto");
+  const int count = std::min(most(), 4);
+  Ranks ranks(count, "auto", GetParam());
   const std::vector<int32_t> ids = {10, 0, 3};
-  OnEveryRank(4, [&](int rank) {
+  OnEveryRank(count, [&](int rank) {
     RankBackend& backend = *ranks.backends[static_cast<size_t>(rank)];
     backend.BindComputeThread();
     const auto packed = backend.PackTable(
@@ -345,10 +360,10 @@ TEST_F(CudaRanksTest, RankZeroSendsTheRowsOfATable) {
 }
 
 #ifdef NACRE_EMULATED_CUDA
-TEST_F(CudaRanksTest, ADeviceThatFailsEndsAllRanks) {
+TEST_P(CudaRanksTest, ADeviceThatFailsEndsAllRanks) {
   constexpr int kCols = 8;
   const Values w = RandomFloats(3 * kCols, 12);
-  Ranks ranks(4, "f32");
+  Ranks ranks(4, "f32", GetParam());
   std::vector<absl::Status> statuses(4);
   cuda::emulation::settings.fault = cudaErrorIllegalAddress;
   cuda::emulation::settings.fault_device = 2;
@@ -374,7 +389,7 @@ TEST_F(CudaRanksTest, ADeviceThatFailsEndsAllRanks) {
 }
 
 // What the emulated devices promise to tests of several.
-TEST_F(CudaRanksTest, ADeviceHasMemoryAndStreamsOfItsOwn) {
+TEST_F(CudaDevicesTest, ADeviceHasMemoryAndStreamsOfItsOwn) {
   const auto first = OnDevice("f32", 0);
   const auto second = OnDevice("f32", 1);
   const auto x = ToDevice(first.get(), {1, 2, 3});

@@ -192,6 +192,14 @@ void HostView::AddInPlace(float* x, const float* y, size_t count) {
   in_place.Return(x);
 }
 
+void HostView::AddParts(float* parts, int num_parts, size_t count, float* sum) {
+  Mirror in_place(backend_.get(), parts,
+                  static_cast<size_t>(num_parts) * count);
+  Mirror out(backend_.get(), sum, count);
+  backend_->AddParts(in_place.f32(), num_parts, count, out.f32());
+  out.Return(sum);
+}
+
 void HostView::AddBias(float* x, int rows, int cols, const float* bias) {
   Mirror in_place(backend_.get(), x, Count(rows, cols));
   Mirror added(backend_.get(), bias, static_cast<size_t>(cols));

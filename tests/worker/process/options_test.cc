@@ -59,6 +59,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--prefix-cache-size=5M",
                           "--prefix-cache-dir=/cache",
                           "--tensor-parallel=2",
+                          "--tensor-parallel-transport=host",
                           "--gate-timeouts=off",
                           "--suffix-drafter=off",
                           "--suffix-cache=2M",
@@ -102,6 +103,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->compute.prefix_store.bytes, 5 << 20);
   EXPECT_EQ(options->compute.prefix_store.dir, "/cache");
   EXPECT_EQ(options->compute.tensor_parallel, 2);
+  EXPECT_EQ(options->compute.backend.rank_transport, "host");
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_FALSE(options->own_drafts.suffix_drafter);
   EXPECT_EQ(options->own_drafts.suffix_cache_bytes, 2 << 20);
@@ -264,6 +266,16 @@ INSTANTIATE_TEST_SUITE_P(
                 "--prefix-cache-dir /d needs --prefix-cache-size"},
         BadLine{{"--tensor-parallel=3"}, "not 0, 1, 2, 4 or 8"},
         BadLine{{"--tensor-parallel=-2"}, "not 0, 1, 2, 4 or 8"},
+        BadLine{{"--tensor-parallel-transport", "pigeon"},
+                "--tensor-parallel-transport: \"pigeon\" is not one of: auto, "
+                "nccl, host"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--tensor-parallel=2",
+                 "--tensor-parallel-transport=nccl"},
+                "--tensor-parallel-transport nccl needs --backend cuda, it is "
+                "cpu"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--backend=cuda",
+                 "--tensor-parallel-transport=nccl"},
+                "--tensor-parallel-transport nccl needs --tensor-parallel"},
         BadLine{{"--tensor-transport", "pigeon"},
                 "--tensor-transport: \"pigeon\" is not one of: grpc, nccl"},
         BadLine{{"--model=m", "--coordinator=h:1", "--tensor-transport=nccl"},

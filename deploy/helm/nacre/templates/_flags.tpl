@@ -30,8 +30,9 @@ target:
     medusa-tree, metrics-address-file, metrics-listen, model, own-draft-step-time,
     policy-file, prefill-chunk, prefix-cache, prefix-cache-dir, prefix-cache-size,
     publish-features, record-features, record-hidden, spin, step-time, suffix-cache,
-    suffix-drafter, target-tokenizer, tensor-parallel, tensor-transport, tls-ca, tls-cert,
-    tls-client-auth, tls-key, tls-server-name, weights]
+    suffix-drafter, target-tokenizer, tensor-parallel, tensor-parallel-transport,
+    tensor-transport, tls-ca, tls-cert, tls-client-auth, tls-key, tls-server-name,
+    weights]
   switches: []
 draft:
   values: [address-file, advertise, backend, coordinator, cpus, device, drain-timeout,
@@ -40,7 +41,8 @@ draft:
     medusa-tree, metrics-address-file, metrics-listen, model, own-draft-step-time,
     policy-file, prefill-chunk, prefix-cache, prefix-cache-dir, prefix-cache-size,
     publish-features, record-features, record-hidden, spin, step-time, suffix-cache,
-    suffix-drafter, target-tokenizer, tensor-parallel, tensor-transport, tls-ca, tls-cert,
-    tls-client-auth, tls-key, tls-server-name, weights]
+    suffix-drafter, target-tokenizer, tensor-parallel, tensor-parallel-transport,
+    tensor-transport, tls-ca, tls-cert, tls-client-auth, tls-key, tls-server-name,
+    weights]
   switches: []
 {{- end -}}
