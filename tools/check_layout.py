@@ -209,6 +209,7 @@ TESTED_BY = {
     **{f"gateway/{name}.cc": "tests/gateway/answer_convert_test.cc"
        for name in ("token_text", "usage_convert")},
     "gateway/completion_stream.cc": "tests/gateway/gateway_service_test.cc",
+    "kernels/node_link.cc": "tests/kernels/node_collective_test.cc",
     "kernels/no_nccl.cc": "tests/worker/tensors/transports_test.cc",
     "kernels/cpu/attention.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/cpu_backend.cc": "tests/kernels/cpu_accuracy_test.cc",
