@@ -27,7 +27,11 @@ absl::Status CheckDevices(const std::vector<int>& devices) {
 }
 
 absl::StatusOr<std::unique_ptr<NcclGroup>> JoinAll(
-    const std::vector<int>& devices) {
+    const std::vector<int>& devices, int ranks_of_model) {
+  if (static_cast<int>(devices.size()) != ranks_of_model) {
+    return absl::UnimplementedError(
+        "ranks on several nodes meet in host memory");
+  }
   NACRE_RETURN_IF_ERROR(CheckDevices(devices));
   std::vector<NcclGroup::Rank> ranks;
   for (const int device : devices) {
@@ -59,7 +63,7 @@ absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
     made.why_host = "--tensor-parallel-transport host";
   } else {
     absl::StatusOr<std::unique_ptr<NcclGroup>> joined =
-        JoinAll(options.devices);
+        JoinAll(options.devices, hosts.front()->ranks());
     if (joined.ok()) {
       group = *std::move(joined);
     } else if (options.rank_transport == kNccl) {

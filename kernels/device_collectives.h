@@ -28,11 +28,12 @@ struct DeviceCollectives {
   std::string why_host;  // for logs; empty: it is NCCL
 };
 
-// For all ranks of a model, which are threads of this process: by rank.
-// `options` are those that the backends were made with, with a device for each.
-// `hosts` and `backends` outlive what is returned. Where NCCL is asked for,
-// FAILED_PRECONDITION or INVALID_ARGUMENT with what it lacks, or the error that
-// it begins with; "auto" takes memory of the host then.
+// For the ranks of a model that are threads of this process: by rank. `options`
+// are those that the backends were made with, with a device for each. `hosts`
+// and `backends` outlive what is returned. Where NCCL is asked for,
+// FAILED_PRECONDITION or INVALID_ARGUMENT with what it lacks, UNIMPLEMENTED for
+// ranks that other processes have, too, or the error that it begins with;
+// "auto" takes memory of the host then.
 absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
     const BackendOptions& options,
     absl::Span<const std::unique_ptr<Collective>> hosts,

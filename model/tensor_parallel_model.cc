@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "kernels/device_collectives.h"
 #include "kernels/nccl_collective.h"
+#include "kernels/node_collective.h"
 #include "kernels/shared_memory_collective.h"
 #include "kernels/staged_collective.h"
 #include "kernels/weight_type.h"
@@ -66,6 +67,14 @@ class RankedSequence : public Sequence {
 
 const RankedSequence* AsRanked(const Sequence* sequence) {
   return static_cast<const RankedSequence*>(sequence);
+}
+
+// Those of this node's ranks, which are all without a link.
+std::vector<std::unique_ptr<kernels::Collective>> MakeCollectives(
+    int ranks, kernels::NodeLink* link) {
+  return link == nullptr
+             ? kernels::MakeSharedMemoryCollectives(ranks)
+             : kernels::MakeNodeCollectives(ranks / link->nodes(), link);
 }
 
 // Each rank's share of the cores.
@@ -138,19 +147,25 @@ int64_t ScratchOfRank(const ModelConfig& config, int ranks, int step_rows) {
   return step_rows * values * kFloat + parts;
 }
 
-// Of all ranks together.
+// Of this node's ranks together, `first` being the first of them.
 absl::Status AdmitRanks(const ModelConfig& config, const Checkpoint& checkpoint,
-                        const kernels::Backend& backend, int ranks,
+                        const kernels::RankBackend& first, int ranks_of_node,
                         const ModelOptions& options) {
-  if (!options.admit || backend.location() != kernels::Location::kHost) {
+  if (!options.admit || first.location() != kernels::Location::kHost) {
     return absl::OkStatus();
   }
-  MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, backend);
-  needs.kv_cache = options.kv_cache_bytes;
-  needs.prefix_store = StoredInMemory(options.prefix_store);
+  const int ranks = first.ranks();
+  const int nodes = ranks / ranks_of_node;
+  MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, first);
+  needs.weights /= nodes;
+  needs.may_be_saved /= nodes;
+  if (first.rank() > 0) needs.tables = 0;
+  needs.kv_cache = options.kv_cache_bytes / nodes;
+  needs.prefix_store = StoredInMemory(options.prefix_store) / nodes;
   needs.scratch =
-      ranks * (ScratchBytes(ConfigOfRank(config, ranks), options.step_rows) +
-               ScratchOfRank(config, ranks, options.step_rows));
+      ranks_of_node *
+      (ScratchBytes(ConfigOfRank(config, ranks), options.step_rows) +
+       ScratchOfRank(config, ranks, options.step_rows));
   return options.admit(needs);
 }
 
@@ -177,7 +192,7 @@ absl::StatusOr<int64_t> LeastOfRanks(kernels::Collective* collective,
 }
 
 // One rank's part of what all have.
-ModelOptions OptionsOfRank(const ModelConfig& config, int ranks, int rank,
+ModelOptions OptionsOfRank(const ModelConfig& config, int ranks,
                            const ModelOptions& options) {
   ModelOptions own = options;
   own.kv_cache_bytes /= ranks;
@@ -191,7 +206,6 @@ ModelOptions OptionsOfRank(const ModelConfig& config, int ranks, int rank,
         ScratchOfRank(config, ranks, own.kv_budget->step_rows);
   }
   own.admit = nullptr;
-  if (rank > 0) own.progress = nullptr;
   return own;
 }
 
@@ -204,7 +218,7 @@ bool IsRefusal(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
     const std::string& dir, const kernels::BackendOptions& asked, int ranks,
-    const ModelOptions& options) {
+    const ModelOptions& options, kernels::NodeLink* link) {
   if (!IsRankCount(ranks)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--tensor-parallel is ", ranks, ", expected 1, 2, 4 or 8"));
@@ -214,11 +228,12 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
                          Checkpoint::Open(dir));
   kernels::BackendOptions backend = WithAutoChosen(*checkpoint, config, asked);
   NACRE_RETURN_IF_ERROR(CheckLoad(config, *checkpoint, backend, ranks));
+  const int of_node = link == nullptr ? ranks : ranks / link->nodes();
   const bool on_devices = backend.kind == "cuda";
   // Threads that feed devices are not pinned: they also read the weights, on
   // all cores.
   if (on_devices) backend.cpus.clear();
-  NACRE_ASSIGN_OR_RETURN(const auto cores, DealCores(backend.cpus, ranks));
+  NACRE_ASSIGN_OR_RETURN(const auto cores, DealCores(backend.cpus, of_node));
   std::vector<int> first_cores;
   first_cores.reserve(cores.size());
   for (const auto& own : cores) {
@@ -226,34 +241,23 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
   }
   std::unique_ptr<TensorParallelModel> model(
       new TensorParallelModel(std::move(first_cores)));
-  model->collectives_ = kernels::MakeSharedMemoryCollectives(ranks);
+  model->collectives_ = MakeCollectives(ranks, link);
   if (on_devices) {
     NACRE_ASSIGN_OR_RETURN(
         backend.devices,
-        DealDevices(backend, ranks,
+        DealDevices(backend, of_node,
                     backend.max_memory_bytes > 0 || !options.kv_budget));
   }
   NACRE_RETURN_IF_ERROR(model->CreateBackends(backend, cores));
-  NACRE_RETURN_IF_ERROR(AdmitRanks(config, *checkpoint,
-                                   *model->backends_.front(), ranks, options));
-  const size_t count = static_cast<size_t>(ranks);
-  model->models_.resize(count);
-  model->batches_.resize(count);
-  model->statuses_.resize(count);
-  NACRE_RETURN_IF_ERROR(model->OnEveryRank([&](size_t rank) {
-    const absl::Status status = model->LoadRank(
-        dir, rank,
-        OptionsOfRank(config, ranks, static_cast<int>(rank), options));
-    // Whatever it is: others may wait for this rank.
-    if (!status.ok()) {
-      model->backends_[rank]->Abort(
-          kernels::FailureOfRank(static_cast<int>(rank), status));
-    }
-    return status;
-  }));
+  NACRE_RETURN_IF_ERROR(AdmitRanks(
+      config, *checkpoint, *model->backends_.front(), of_node, options));
+  NACRE_RETURN_IF_ERROR(model->LoadRanks(dir, config, options));
   model->info_ = model->models_.front()->info();
   absl::StrAppend(&model->info_.description, ", on ", ranks,
                   ranks == 1 ? " rank" : " ranks");
+  if (link != nullptr) {
+    absl::StrAppend(&model->info_.description, " of ", link->nodes(), " nodes");
+  }
   return model;
 }
 
@@ -261,6 +265,7 @@ absl::Status TensorParallelModel::CreateBackends(
     const kernels::BackendOptions& backend,
     const std::vector<std::vector<int>>& cores) {
   const bool on_devices = backend.kind == "cuda";
+  const int ranks = collectives_.front()->ranks();
   // Says what is wrong with all of them together.
   if (!on_devices) {
     NACRE_RETURN_IF_ERROR(kernels::CreateBackend(backend).status());
@@ -269,13 +274,13 @@ absl::Status TensorParallelModel::CreateBackends(
   for (size_t rank = 0; rank < cores.size(); ++rank) {
     kernels::BackendOptions own = backend;
     own.cpus = cores[rank];
-    own.max_memory_bytes /= static_cast<int64_t>(cores.size());
+    own.max_memory_bytes /= ranks;
     own.devices.clear();
     if (on_devices) own.device = backend.devices[rank];
     auto created = kernels::CreateBackend(own);
     if (!created.ok()) {
       return absl::Status(created.status().code(),
-                          absl::StrCat("--tensor-parallel ", cores.size(), ": ",
+                          absl::StrCat("--tensor-parallel ", ranks, ": ",
                                        created.status().message()));
     }
     inner.push_back(*std::move(created));
@@ -295,10 +300,32 @@ absl::Status TensorParallelModel::CreateBackends(
   return absl::OkStatus();
 }
 
+absl::Status TensorParallelModel::LoadRanks(const std::string& dir,
+                                            const ModelConfig& config,
+                                            const ModelOptions& options) {
+  const size_t count = collectives_.size();
+  models_.resize(count);
+  batches_.resize(count);
+  statuses_.resize(count);
+  return OnEveryRank([&](size_t rank) {
+    ModelOptions own =
+        OptionsOfRank(config, collectives_[rank]->ranks(), options);
+    if (rank > 0) own.progress = nullptr;
+    const absl::Status status = LoadRank(dir, rank, own);
+    // Whatever it is: others may wait for this rank.
+    if (!status.ok()) {
+      backends_[rank]->Abort(
+          kernels::FailureOfRank(collectives_[rank]->rank(), status));
+    }
+    return status;
+  });
+}
+
 absl::Status TensorParallelModel::LoadRank(const std::string& dir, size_t rank,
                                            const ModelOptions& options) {
   TensorShard shard;
   shard.backend = backends_[rank].get();
+  shard.is_first_of_node = rank == 0;
   shard.least_of_ranks = [&](int64_t value) {
     return LeastOfRanks(collectives_[rank].get(), value);
   };
@@ -319,7 +346,8 @@ absl::Status TensorParallelModel::OnEveryRank(
     }
     statuses_[rank] = task(rank);
     if (!statuses_[rank].ok() && !IsRefusal(statuses_[rank])) {
-      backends_[rank]->Abort(kernels::FailureOfRank(thread, statuses_[rank]));
+      backends_[rank]->Abort(
+          kernels::FailureOfRank(collectives_[rank]->rank(), statuses_[rank]));
     }
   });
   for (const absl::Status& status : statuses_) {

@@ -1,8 +1,13 @@
-// A model whose weights and KV cache are split among the ranks of one process
-// (tensor parallel). Each rank is a Transformer over its share, with a backend,
-// cores and a thread of its own; rank 0 is on the caller's thread. All do the
-// same with the same sequences, so they agree without a word but for the sums
-// of kernels/rank_backend.h. Outputs are the same bits for 1, 2, 4 and 8 ranks.
+// A model whose weights and KV cache are split among ranks (tensor parallel).
+// Each rank is a Transformer over its share, with a backend, cores and a thread
+// of its own; the first is on the caller's thread. All do the same with the
+// same sequences, so they agree without a word but for the sums of
+// kernels/rank_backend.h. Outputs are the same bits for 1, 2, 4 and 8 ranks.
+//
+// The ranks are all in one process, or on several nodes, each with as many
+// (kernels/node_link.h). Then this is those of one node, and whoever owns it
+// sees to it that all nodes do the same (model/ranks/). Logits, features and
+// hidden states are those of node 0 alone.
 //
 // A rank that fails ends the others' step, and with it the model: every Forward
 // after it fails, too. Only what is refused before a step begins,
@@ -31,7 +36,9 @@
 #include "kernels/collective.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/float_view.h"
+#include "kernels/node_link.h"
 #include "kernels/rank_backend.h"
+#include "model/config.h"
 #include "model/language_model.h"
 #include "model/model_options.h"
 
@@ -47,9 +54,11 @@ class TensorParallelModel : public LanguageModel {
   // other than 1, 2, 4 and 8, for cores that they cannot share evenly, for too
   // few devices, and for ranks that share one without max_memory_bytes or
   // kv_cache_bytes; UNIMPLEMENTED for quantized checkpoints.
+  // With a `link`, which outlives the model, cores and devices are of this
+  // node's ranks alone. Memory and `ranks` are still of all nodes together.
   static absl::StatusOr<std::unique_ptr<TensorParallelModel>> Load(
       const std::string& dir, const kernels::BackendOptions& backend, int ranks,
-      const ModelOptions& options);
+      const ModelOptions& options, kernels::NodeLink* link = nullptr);
 
   const ModelInfo& info() const override { return info_; }
   void BindComputeThread() override {
@@ -106,9 +115,12 @@ class TensorParallelModel : public LanguageModel {
   explicit TensorParallelModel(std::vector<int> cpus)
       : threads_(std::move(cpus)) {}
 
-  // Makes the ranks' backends, on the first cores of each.
+  // Makes the backends of this node's ranks, on the cores of each.
   absl::Status CreateBackends(const kernels::BackendOptions& backend,
                               const std::vector<std::vector<int>>& cores);
+  // On each rank; an error ends all.
+  absl::Status LoadRanks(const std::string& dir, const ModelConfig& config,
+                         const ModelOptions& options);
   absl::Status LoadRank(const std::string& dir, size_t rank,
                         const ModelOptions& options);
   // Calls task(rank) on each rank's thread; the first error that is not only
@@ -117,7 +129,8 @@ class TensorParallelModel : public LanguageModel {
       const std::function<absl::Status(size_t rank)>& task);
 
   ModelInfo info_;
-  kernels::ThreadPool threads_;  // one a rank
+  // Of this node's ranks, in order, each of these.
+  kernels::ThreadPool threads_;
   std::vector<std::unique_ptr<kernels::Collective>> collectives_;
   std::vector<std::unique_ptr<kernels::RankBackend>> backends_;
   std::string why_host_;  // ranks on devices meet there; empty: they do not

@@ -25,6 +25,7 @@ bool IsRankCount(int ranks);
 // What one rank loads; `backend`, its own, outlives it.
 struct TensorShard {
   kernels::RankBackend* backend = nullptr;
+  bool is_first_of_node = false;  // of its process' ranks: reads all files
   // Of what each rank calls it with, the least, on every rank: KV caches of
   // devices are as large as the smallest. All ranks call it, or one fails.
   std::function<absl::StatusOr<int64_t>(int64_t value)> least_of_ranks;

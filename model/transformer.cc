@@ -119,9 +119,10 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   NACRE_RETURN_IF_ERROR(Admit(whole, *checkpoint, backend, options));
   std::unique_ptr<Transformer> model(new Transformer(
       shard != nullptr ? ConfigOfRank(whole, shard->ranks()) : whole, backend));
-  // Beside the load, which reads the same bytes. Of ranks the first does it.
+  // Beside the load, which reads the same bytes. Of a node's ranks the first
+  // does it.
   const std::unique_ptr<FingerprintJob> fingerprint =
-      shard == nullptr || shard->rank() == 0
+      shard == nullptr || shard->is_first_of_node
           ? checkpoint->StartFingerprint(config_json)
           : nullptr;
   NACRE_ASSIGN_OR_RETURN(
