@@ -1,0 +1,273 @@
+#include "worker/ranks/leader_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/rpc/grpc_status.h"
+#include "common/status_macros.h"
+#include "worker/ranks/command_convert.h"
+
+namespace nacre::worker {
+namespace {
+
+constexpr absl::Duration kLeaderLogPeriod = absl::Seconds(10);
+
+}  // namespace
+
+LeaderService::LeaderService(int nodes, NodeFacts facts)
+    : facts_(std::move(facts)), peers_(static_cast<size_t>(nodes)) {
+  for (size_t node = 1; node < peers_.size(); ++node) {
+    peers_[node].inbox = std::make_unique<ValueInbox>(static_cast<int>(node));
+  }
+}
+
+LeaderService::~LeaderService() = default;
+
+grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>*
+LeaderService::Follow(grpc::CallbackServerContext* context) {
+  auto call = std::make_shared<Call>();
+  call->address = context->peer();
+  call->stream =
+      Stream::Create({[this, call](const v1::FollowerMessage& message) {
+                        OnMessage(call, message);
+                      },
+                      [this, call] { OnDone(*call); }});
+  return call->stream.get();
+}
+
+void LeaderService::OnMessage(const std::shared_ptr<Call>& call,
+                              const v1::FollowerMessage& message) {
+  const auto kind = message.message_case();
+  if (call->node == 0) {
+    const absl::Status status =
+        kind == v1::FollowerMessage::kJoin
+            ? Admit(call, message.join())
+            : absl::InvalidArgumentError("a node that has not joined");
+    if (status.ok()) return;
+    spdlog::warn("a node at {} is refused: {}", call->address,
+                 std::string(status.message()));
+    call->stream->Finish(rpc::ToGrpcStatus(status));
+    return;
+  }
+  absl::Status status;
+  if (kind == v1::FollowerMessage::kValues) {
+    status = peers_[static_cast<size_t>(call->node)].inbox->Push(
+        ToPiece(message.values()));
+  } else if (kind == v1::FollowerMessage::kLoaded) {
+    const absl::MutexLock lock(&mu_);
+    peers_[static_cast<size_t>(call->node)].loaded = ToFacts(message.loaded());
+  } else if (kind == v1::FollowerMessage::kLeave) {
+    Leave();
+  } else if (kind == v1::FollowerMessage::kFailure) {
+    // The codes of gRPC are those of absl.
+    status = absl::Status(
+        static_cast<absl::StatusCode>(message.failure().code()),
+        absl::StrCat("node ", call->node, ": ", message.failure().message()));
+    if (status.ok()) status = absl::InternalError(message.failure().message());
+  } else {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("node ", call->node, " has sent a message out of turn"));
+  }
+  if (!status.ok()) static_cast<void>(Fail(status));
+}
+
+absl::Status LeaderService::Admit(const std::shared_ptr<Call>& call,
+                                  const v1::JoinRanks& join) {
+  const uint32_t node = join.node();
+  if (node < 1 || node >= peers_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--node-rank is ", node, ", expected 1 to ", peers_.size() - 1));
+  }
+  NACRE_RETURN_IF_ERROR(
+      CheckSameFacts(static_cast<int>(node), ToFacts(join.facts()), facts_));
+  {
+    const absl::MutexLock lock(&mu_);
+    NACRE_RETURN_IF_ERROR(failure_);
+    Peer& peer = peers_[node];
+    if (peer.call != nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "node ", node, " has joined already, from ", peer.call->address));
+    }
+    call->node = static_cast<int>(node);
+    peer.call = call;
+  }
+  spdlog::info("node {} has joined from {}", node, call->address);
+  v1::LeaderMessage answer;
+  answer.mutable_joined();
+  call->stream->Send(std::move(answer));
+  return absl::OkStatus();
+}
+
+void LeaderService::OnDone(const Call& call) {
+  if (call.node == 0) return;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (ended_) return;
+  }
+  static_cast<void>(Fail(absl::UnavailableError(
+      absl::StrCat("node ", call.node, " at ", call.address, " is lost"))));
+}
+
+void LeaderService::Leave() {
+  std::function<void()> on_leave;
+  {
+    const absl::MutexLock lock(&mu_);
+    left_ = true;
+    on_leave = on_leave_;
+  }
+  if (on_leave != nullptr) on_leave();
+}
+
+absl::Status LeaderService::AwaitAll(
+    const std::function<bool(const Peer&)>& has, const std::string& what,
+    absl::Duration patience) {
+  const absl::Time deadline = absl::Now() + patience;
+  std::string missing;
+  const auto is_complete = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    missing.clear();
+    for (size_t node = 1; node < peers_.size(); ++node) {
+      if (has(peers_[node])) continue;
+      absl::StrAppend(&missing, missing.empty() ? "node " : ", node ", node);
+    }
+    return missing.empty() || !failure_.ok();
+  };
+  const absl::MutexLock lock(&mu_);
+  while (!mu_.AwaitWithDeadline(
+      absl::Condition(&is_complete),
+      std::min(deadline, absl::Now() + kLeaderLogPeriod))) {
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(missing, " has not ", what, " within ",
+                       absl::FormatDuration(patience), " (--join-timeout)"));
+    }
+    spdlog::info("waiting for {}, which has not {}", missing, what);
+  }
+  return failure_;
+}
+
+absl::Status LeaderService::AwaitJoined(absl::Duration patience) {
+  return AwaitAll([](const Peer& peer) { return peer.call != nullptr; },
+                  "joined", patience);
+}
+
+absl::Status LeaderService::AwaitLoaded(const NodeFacts& facts,
+                                        absl::Duration patience) {
+  NACRE_RETURN_IF_ERROR(
+      AwaitAll([](const Peer& peer) { return peer.loaded.has_value(); },
+               "loaded its ranks", patience));
+  for (size_t node = 1; node < peers_.size(); ++node) {
+    NodeFacts loaded;
+    {
+      const absl::MutexLock lock(&mu_);
+      loaded = *peers_[node].loaded;
+    }
+    const absl::Status status =
+        CheckSameFacts(static_cast<int>(node), loaded, facts);
+    if (!status.ok()) return Fail(status);
+  }
+  return failure();
+}
+
+void LeaderService::SetOnFailure(
+    std::function<void(const absl::Status&)> on_failure) {
+  absl::Status failure;
+  {
+    const absl::MutexLock lock(&mu_);
+    on_failure_ = on_failure;
+    failure = failure_;
+  }
+  if (!failure.ok() && on_failure != nullptr) on_failure(failure);
+}
+
+void LeaderService::SetOnLeave(std::function<void()> on_leave) {
+  bool left = false;
+  {
+    const absl::MutexLock lock(&mu_);
+    on_leave_ = on_leave;
+    left = left_;
+  }
+  if (left) on_leave();
+}
+
+void LeaderService::End(const absl::Status& status) {
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (std::exchange(ended_, true)) return;
+    if (failure_.ok()) {
+      failure_ =
+          status.ok() ? absl::CancelledError("the leader has stopped") : status;
+    }
+    for (const Peer& peer : peers_) {
+      if (peer.inbox != nullptr) peer.inbox->End(failure_);
+      if (peer.call != nullptr) calls.push_back(peer.call);
+    }
+  }
+  for (const auto& call : calls) {
+    call->stream->Finish(rpc::ToGrpcStatus(status));
+  }
+}
+
+absl::Status LeaderService::Fail(const absl::Status& reason) {
+  std::function<void(const absl::Status&)> on_failure;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (!failure_.ok()) return failure_;
+    failure_ = reason;
+    on_failure = on_failure_;
+  }
+  End(reason);
+  if (on_failure != nullptr) on_failure(reason);
+  return reason;
+}
+
+absl::Status LeaderService::failure() const {
+  const absl::MutexLock lock(&mu_);
+  return failure_;
+}
+
+std::shared_ptr<LeaderService::Stream> LeaderService::StreamTo(
+    size_t node) const {
+  const absl::MutexLock lock(&mu_);
+  return peers_[node].call == nullptr ? nullptr : peers_[node].call->stream;
+}
+
+absl::Status LeaderService::Send(int to, const kernels::NodeCall& call,
+                                 const float* values) {
+  NACRE_RETURN_IF_ERROR(failure());
+  const std::shared_ptr<Stream> stream = StreamTo(static_cast<size_t>(to));
+  ForEachPiece(call, values, [&](v1::RankValues piece) {
+    v1::LeaderMessage message;
+    *message.mutable_values() = std::move(piece);
+    stream->Send(std::move(message));  // if it has ended, Receive says so
+  });
+  return absl::OkStatus();
+}
+
+absl::Status LeaderService::Receive(int from, const kernels::NodeCall& call,
+                                    float* values) {
+  const absl::Status status =
+      peers_[static_cast<size_t>(from)].inbox->Receive(call, patience_, values);
+  return status.ok() ? status : Fail(status);
+}
+
+void LeaderService::Abort(const absl::Status& reason) {
+  static_cast<void>(Fail(reason));
+}
+
+absl::Status LeaderService::SendCommands(
+    const std::vector<model::RankCommand>& commands) {
+  NACRE_RETURN_IF_ERROR(failure());
+  v1::LeaderMessage message;
+  FillCommands(commands, message.mutable_commands());
+  for (size_t node = 1; node < peers_.size(); ++node) {
+    StreamTo(node)->Send(message);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nacre::worker
