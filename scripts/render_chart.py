@@ -44,7 +44,8 @@ OWN = {
                 "public-tls-cert", "public-tls-key", "tls", "drain-timeout",
                 "no-ui", "admin", "admin-tokens-file"},
     "target": {"model", "coordinator", "listen", "advertise", "drain-timeout",
-               "policy-file", "record-features", "record-hidden"},
+               "nodes", "node-rank", "leader-address", "policy-file", "record-features",
+               "record-hidden"},
 }
 OWN["draft"] = OWN["target"]
 EVERYWHERE = {"metrics-listen", "address-file", "metrics-address-file",
@@ -56,7 +57,8 @@ VERSIONS = [f"1.{minor}" for minor in range(29, 38)]
 # Kubernetes before it knows no image volumes, and other claims of resources.
 IMAGE_VOLUMES_SINCE = "1.31"
 # Kinds that Kubernetes has no schemas of: other projects define them.
-FOREIGN = {"PodMonitor", "PrometheusRule", "ScaledObject", "HTTPRoute", "GRPCRoute"}
+FOREIGN = {"PodMonitor", "PrometheusRule", "ScaledObject", "HTTPRoute", "GRPCRoute",
+           "LeaderWorkerSet"}
 # What stands for the dashboard in a golden file.
 DASHBOARD = "(deploy/grafana/nacre.json)\n"
 # What is refused below `gateway` where that is off: its path.
@@ -91,6 +93,7 @@ WRONG_FLAGS = [
     ("target", "hang-timeout", 30),
     ("target", "hang-timeout", "30"),
     ("target", "hang-timeout", "-1s"),
+    ("target", "join-timeout", "10"),
     ("target", "device", "first"),
     ("target", "least-vocabulary-share", 1.5),
     ("coordinator", "queue-timeout", "30 s"),
@@ -218,6 +221,18 @@ REFUSED = [
       "coordinator.pod.resourceClaims"]),
     ({"target": {"pod": {"resourceClaims": [{"name": "a"}]}}},
      ["/target/pod/resourceClaims/0"]),
+    ({"target": {"nodes": 3}}, ["/target/nodes"]),
+    ({"target": {"nodes": 2}},
+     ["target.nodes is 2, but target.flags.tensor-parallel is 0"]),
+    ({"draft": {"nodes": 4, "flags": {"tensor-parallel": 2}}},
+     ["draft.nodes is 4, but draft.flags.tensor-parallel is 2"]),
+    ({"target": {"nodes": 2, "flags": {"tensor-parallel": 2}, "strategy": {"type": "Recreate"}}},
+     ["target.nodes is 2, but target.strategy.type is Recreate"]),
+    ({"target": {"nodes": 2, "gpu": {"count": 2},
+                 "flags": {"backend": "cuda", "tensor-parallel": 8}}},
+     ["target.flags.tensor-parallel is 8, but target.gpu.count is 2 on each of 2 nodes"]),
+    ({"target": {"pod": {"extraArgs": ["--node-rank=1"]}}},
+     ["target.pod.extraArgs[0] is --node-rank=1, but the chart sets --node-rank itself"]),
     ({"target": {"pod": {"resourceClaims": [{"resourceClaimName": "a"}]}}},
      ["/target/pod/resourceClaims/0", "name"]),
     ({"target": {"pod": {"resourceClaims": [{"name": "a", "claimName": "b"}]}}},
@@ -574,13 +589,25 @@ def has_newer_parts(item):
     return "resourceClaims" in pod or any("image" in one for one in pod.get("volumes", []))
 
 
+def pods_of_groups(objects):
+    """The pods that LeaderWorkerSets, which Kubernetes knows nothing of, would make."""
+    for item in objects:
+        if item["kind"] != "LeaderWorkerSet":
+            continue
+        for node in ("leader", "worker"):
+            pod = item["spec"]["leaderWorkerTemplate"][f"{node}Template"]
+            name = f"{item['metadata']['name']}-{node}"
+            yield {"apiVersion": "v1", "kind": "Pod", **pod,
+                   "metadata": {**pod["metadata"], "name": name}}
+
+
 def invalid(objects):
     """What Kubernetes would refuse, one line each."""
     import kubernetes_validate
 
     found, checked = [], 0
     for version in VERSIONS:
-        for item in objects:
+        for item in [*objects, *pods_of_groups(objects)]:
             if item["kind"] in FOREIGN:
                 continue
             if version < IMAGE_VOLUMES_SINCE and has_newer_parts(item):

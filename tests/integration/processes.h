@@ -99,11 +99,14 @@ class Processes {
 
   // Waits until it ends by itself, without an error.
   void AwaitExit(const std::string& name) {
+    EXPECT_EQ(AwaitEnd(name), "exit code 0") << name << ":\n" << Log(name);
+  }
+
+  // Waits until it ends, and says how.
+  std::string AwaitEnd(const std::string& name) {
     tools::ChildProcess& process = *processes_.at(name);
     EXPECT_TRUE(process.WaitForEnd(absl::Minutes(1))) << name;
-    EXPECT_EQ(process.Poll().value_or("still running"), "exit code 0")
-        << name << ":\n"
-        << Log(name);
+    return process.Poll().value_or("still running");
   }
 
   // "coordinator", "target", "draft" or what StartWorker named.

@@ -35,6 +35,7 @@
 #include "tokenizer/vocabulary_map.h"
 #include "worker/engine/step_budget.h"
 #include "worker/process/memory_check.h"
+#include "worker/process/nodes.h"
 #include "worker/process/own_draft_kinds.h"
 
 namespace nacre::worker {
@@ -230,26 +231,14 @@ absl::StatusOr<kernels::DType> KvTypeOfRanks(const WorkerOptions& options) {
       model::WithAutoChosen(*checkpoint, config, backend).bf16_checkpoint);
 }
 
-// Split among ranks, which have their backends themselves.
-absl::Status LoadRanks(const WorkerOptions& options, wire::WorkerRole role,
-                       const MemoryFiles& memory, LoadedModel* loaded) {
-  kernels::BackendOptions backend = options.compute.backend;
-  const bool is_device = backend.kind == "cuda";
-  if (is_device) {
-    backend.max_memory_bytes = options.compute.max_memory_bytes.value_or(0);
-  }
-  NACRE_RETURN_IF_ERROR(CheckIsSplit(options));
-  NACRE_ASSIGN_OR_RETURN(const kernels::DType kv_type, KvTypeOfRanks(options));
-  spdlog::info("loading {}", options.model_dir);
+absl::Status LoadSplit(const WorkerOptions& options, wire::WorkerRole role,
+                       const MemoryFiles& memory, NodeLeader* leader,
+                       LoadedModel* loaded) {
   NACRE_ASSIGN_OR_RETURN(
-      const model::ModelOptions model_options,
-      MakeModelOptions(options, role, kv_type, is_device, memory));
-  NACRE_ASSIGN_OR_RETURN(auto ranks,
-                         model::TensorParallelModel::Load(
-                             options.model_dir, backend,
-                             options.compute.tensor_parallel, model_options));
-  spdlog::info("backends: {}", ranks->backend_description());
-  loaded->model = std::move(ranks);
+      loaded->model, LoadRanks(options, role, memory,
+                               leader == nullptr ? nullptr : leader->link()));
+  if (leader == nullptr) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(loaded->model, leader->Lead(std::move(loaded->model)));
   return absl::OkStatus();
 }
 
@@ -319,9 +308,33 @@ absl::Status ExplainHeads(const WorkerOptions& options,
 
 }  // namespace
 
+// They have their backends themselves.
+absl::StatusOr<std::unique_ptr<model::TensorParallelModel>> LoadRanks(
+    const WorkerOptions& options, wire::WorkerRole role,
+    const MemoryFiles& memory, kernels::NodeLink* link) {
+  kernels::BackendOptions backend = options.compute.backend;
+  const bool is_device = backend.kind == "cuda";
+  if (is_device) {
+    backend.max_memory_bytes = options.compute.max_memory_bytes.value_or(0);
+  }
+  NACRE_RETURN_IF_ERROR(CheckIsSplit(options));
+  NACRE_ASSIGN_OR_RETURN(const kernels::DType kv_type, KvTypeOfRanks(options));
+  spdlog::info("loading {}", options.model_dir);
+  NACRE_ASSIGN_OR_RETURN(
+      const model::ModelOptions model_options,
+      MakeModelOptions(options, role, kv_type, is_device, memory));
+  NACRE_ASSIGN_OR_RETURN(
+      auto ranks, model::TensorParallelModel::Load(
+                      options.model_dir, backend,
+                      options.compute.tensor_parallel, model_options, link));
+  spdlog::info("backends: {}", ranks->backend_description());
+  return ranks;
+}
+
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role,
-                                          const MemoryFiles& memory) {
+                                          const MemoryFiles& memory,
+                                          NodeLeader* leader) {
   if (role == wire::WorkerRole::kTarget &&
       !options.vocabulary.target_tokenizer.empty()) {
     return absl::InvalidArgumentError(
@@ -336,10 +349,10 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   const bool is_eagle = IsEagle(options);
   if (is_eagle) NACRE_RETURN_IF_ERROR(CheckEagle(options, role));
   LoadedModel loaded;
-  NACRE_RETURN_IF_ERROR(
-      ExplainHeads(options, options.compute.tensor_parallel > 0
-                                ? LoadRanks(options, role, memory, &loaded)
-                                : LoadWhole(options, role, memory, &loaded)));
+  NACRE_RETURN_IF_ERROR(ExplainHeads(
+      options, options.compute.tensor_parallel > 0
+                   ? LoadSplit(options, role, memory, leader, &loaded)
+                   : LoadWhole(options, role, memory, &loaded)));
   if (loaded.backend != nullptr) {
     const std::string saved = SavedWeightsLine(loaded.backend->Saved());
     if (!saved.empty()) spdlog::info("{}", saved);

@@ -9,14 +9,18 @@
 #include "absl/status/statusor.h"
 #include "common/memory_limit.h"
 #include "kernels/backend.h"
+#include "kernels/node_link.h"
 #include "model/language_model.h"
 #include "model/paced_model.h"
+#include "model/tensor_parallel_model.h"
 #include "tokenizer/tokenizer.h"
 #include "wire/hello.h"
 #include "worker/engine/warm_up.h"
 #include "worker/process/options.h"
 
 namespace nacre::worker {
+
+class NodeLeader;  // worker/process/nodes.h
 
 struct LoadedModel {
   // Outlives the model; null: the model is split and has its own.
@@ -41,9 +45,18 @@ struct LoadedModel {
 // - As of ScratchMemory::Check, before the rest: the folder of prefix_store.
 // - RESOURCE_EXHAUSTED: the host's memory, of which `memory` tells, has no room
 //   for the weights (memory_check.h).
+// `leader`, of a model on several nodes, outlives the model; null: there is one
+// node.
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role,
-                                          const MemoryFiles& memory = {});
+                                          const MemoryFiles& memory = {},
+                                          NodeLeader* leader = nullptr);
+
+// The ranks of this node alone, of a model that is split: what LoadForWorker
+// begins with. `link`, which outlives them, is null of one node.
+absl::StatusOr<std::unique_ptr<model::TensorParallelModel>> LoadRanks(
+    const WorkerOptions& options, wire::WorkerRole role,
+    const MemoryFiles& memory, kernels::NodeLink* link);
 
 // What the coordinator is told at registration; incarnation is drawn at random.
 wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,

@@ -350,6 +350,70 @@ absl::Status ComputeFlags::Validate() const {
   return absl::OkStatus();
 }
 
+void NodeFlags::Register(FlagSet* flags) {
+  flags->AddParsed(
+      "nodes", "N", "1",
+      [this](const std::string& text) -> absl::Status {
+        if (!absl::SimpleAtoi(text, &nodes) || !model::IsRankCount(nodes)) {
+          return absl::InvalidArgumentError("not 1, 2, 4 or 8");
+        }
+        return absl::OkStatus();
+      },
+      "processes, most often on a machine each, that share the ranks of "
+      "--tensor-parallel evenly");
+  flags->AddParsed(
+      "node-rank", "I", "",
+      [this](const std::string& text) -> absl::Status {
+        int number = 0;
+        if (!absl::SimpleAtoi(text, &number) || number < 0 || number > 7) {
+          return absl::InvalidArgumentError("not a number of 0 to 7");
+        }
+        rank = number;
+        return absl::OkStatus();
+      },
+      "with --nodes, which of them this is: 0 leads, and is the worker that "
+      "coordinators see; the others follow it and serve nobody else");
+  flags->Add("leader-address", "HOST:PORT", &leader_address,
+             "with --nodes, where node 0 serves the others: it listens there, "
+             "they dial it");
+  flags->AddParsed("join-timeout", "DURATION",
+                   absl::FormatDuration(join_timeout),
+                   SetDuration(&join_timeout, absl::Seconds(1), absl::Hours(24),
+                               "not a duration like 10m, 1s to 24h"),
+                   "with --nodes, how long they wait for each other before "
+                   "and after they load the model");
+}
+
+absl::Status NodeFlags::Validate(const ComputeFlags& compute) const {
+  if (nodes == 1) {
+    if (!rank.has_value() && leader_address.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        rank.has_value() ? absl::StrCat("--node-rank ", *rank, " needs --nodes")
+                         : absl::StrCat("--leader-address ", leader_address,
+                                        " needs --nodes"));
+  }
+  const std::string given = absl::StrCat("--nodes ", nodes);
+  if (compute.tensor_parallel < nodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(given, " needs --tensor-parallel of ", nodes,
+                     " or more, it is ", compute.tensor_parallel));
+  }
+  if (!rank.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(given, " needs --node-rank, 0 to ", nodes - 1));
+  }
+  if (*rank >= nodes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--node-rank ", *rank, " of ", given, " is not 0 to ", nodes - 1));
+  }
+  if (leader_address.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(given, " needs --leader-address HOST:PORT"));
+  }
+  return CheckAddress("leader-address", leader_address,
+                      /*allow_port_zero=*/false);
+}
+
 void OwnDraftFlags::Register(FlagSet* flags) {
   RegisterSuffixes(this, flags);
   RegisterOwnDraftKinds(this, flags);
@@ -518,6 +582,7 @@ void WorkerOptions::Register(FlagSet* flags) {
   RegisterPorts(this, flags);
   RegisterCpus(&compute.backend.cpus, flags);
   compute.Register(flags);
+  nodes.Register(flags);
   log.Register(flags);
   flags->AddParsed("drain-timeout", "DURATION",
                    absl::FormatDuration(drain_timeout),
@@ -541,10 +606,14 @@ absl::Status Validate(const WorkerOptions& options) {
   if (options.model_dir.empty()) {
     return absl::InvalidArgumentError("--model DIR is required");
   }
-  if (options.coordinator.empty()) {
+  NACRE_RETURN_IF_ERROR(options.nodes.Validate(options.compute));
+  // A follower has none.
+  if (!options.nodes.follows() && options.coordinator.empty()) {
     return absl::InvalidArgumentError("--coordinator HOST:PORT is required");
   }
-  NACRE_RETURN_IF_ERROR(ParseCoordinators(options.coordinator).status());
+  if (!options.coordinator.empty()) {
+    NACRE_RETURN_IF_ERROR(ParseCoordinators(options.coordinator).status());
+  }
   NACRE_RETURN_IF_ERROR(
       CheckAddress("listen", options.listen, /*allow_port_zero=*/true));
   if (!options.record_hidden.empty() && options.record_features.empty()) {

@@ -48,6 +48,21 @@ struct ComputeFlags {
   absl::Status Validate() const;
 };
 
+// Of a worker whose ranks are on several nodes, each a process of its own.
+struct NodeFlags {
+  int nodes = 1;               // equal shares of --tensor-parallel's ranks
+  absl::optional<int> rank;    // which of them this is; 0: the leader
+  std::string leader_address;  // where it serves the others
+  absl::Duration join_timeout = absl::Minutes(10);
+
+  bool follows() const { return rank.value_or(0) > 0; }
+
+  // --nodes to --join-timeout; they check their values.
+  void Register(FlagSet* flags);
+  // INVALID_ARGUMENT: flags that need each other.
+  absl::Status Validate(const ComputeFlags& compute) const;
+};
+
 // Each forward takes at least this long, by waiting.
 struct PaceOfSteps {
   std::string text;  // as given; empty: as long as it takes
@@ -139,6 +154,7 @@ struct WorkerOptions {
   std::string
       advertise;         // what the coordinator dials; empty: the bound address
   ComputeFlags compute;  // --cpus sets its cores
+  NodeFlags nodes;
   std::string address_file;
   std::string metrics_listen;  // host:port of /metrics; empty: not served
   std::string metrics_address_file;

@@ -35,6 +35,7 @@
 #include "worker/process/health.h"
 #include "worker/process/heartbeat_convert.h"
 #include "worker/process/load.h"
+#include "worker/process/nodes.h"
 #include "worker/process/options.h"
 #include "worker/process/registration.h"
 #include "worker/tensors/tensor_metrics.h"
@@ -266,8 +267,17 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   SignalThread signals(&exit);
   NACRE_ASSIGN_OR_RETURN(const rpc::PeerSecurity security,
                          rpc::LoadPeerSecurity(options.tls));
-  NACRE_ASSIGN_OR_RETURN(const LoadedModel loaded,
-                         LoadForWorker(options, program.role));
+  if (options.nodes.follows()) {
+    return RunFollower(
+        options, program.role, security.channel,
+        [&signals] { signals.StartDraining(); }, &exit);
+  }
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<NodeLeader> leader,
+                         NodeLeader::Start(options, program.role, security));
+  NACRE_ASSIGN_OR_RETURN(
+      const LoadedModel loaded,
+      LoadForWorker(options, program.role, {}, leader.get()));
+  if (leader != nullptr) leader->SetExit(&exit);
   NACRE_ASSIGN_OR_RETURN(
       const WorkerParts parts,
       program.build(loaded.model.get(), options, security.channel));
@@ -303,8 +313,10 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
                  coordinator_metrics.get(), &health, &exit);
   EndStreams(parts);
   server->Shutdown(absl::Seconds(1));
-  if (exit.failure().ok()) spdlog::info("stopped");
-  return exit.failure();
+  const absl::Status end = exit.failure();
+  if (leader != nullptr) leader->End(end);
+  if (end.ok()) spdlog::info("stopped");
+  return end;
 }
 
 }  // namespace

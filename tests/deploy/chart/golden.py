@@ -34,8 +34,11 @@ def of_kind(objects, *kinds):
 
 
 def workloads(objects):
-    """What makes pods."""
-    return of_kind(objects, "Deployment", "StatefulSet")
+    """What makes pods; of groups of pods, their leaders."""
+    groups = [{**item, "spec": {**item["spec"],
+                                "template": item["spec"]["leaderWorkerTemplate"]["leaderTemplate"]}}
+              for item in of_kind(objects, "LeaderWorkerSet")]
+    return of_kind(objects, "Deployment", "StatefulSet") + groups
 
 
 def containers(workload):

@@ -258,7 +258,8 @@ class PodTest(unittest.TestCase):
         for name, item, _ in each_workload():
             (container,) = golden.containers(item)
             listens = {int(argument.rpartition(":")[2]) for argument in container["args"]
-                       if "listen=" in argument and "127.0.0.1" not in argument}
+                       if ("listen=" in argument or argument.startswith("--leader-address="))
+                       and "127.0.0.1" not in argument}
             named = {port["containerPort"] for port in container["ports"]}
             self.assertEqual(listens, named, name)
 
@@ -317,6 +318,54 @@ class PodTest(unittest.TestCase):
             (service,) = [one for one in golden.of_kind(objects, "Service")
                           if one["metadata"]["name"] == spec["serviceName"]]
             self.assertEqual(service["spec"]["clusterIP"], "None", name)
+
+
+class NodesTest(unittest.TestCase):
+    """Workers of several pods."""
+
+    def groups(self):
+        found = [(name, item["spec"]["leaderWorkerTemplate"], objects)
+                 for name, objects in each_render()
+                 for item in golden.of_kind(objects, "LeaderWorkerSet")]
+        self.assertGreater(len(found), 0)
+        return found
+
+    def test_a_follower_is_its_leader_without_what_serves(self):
+        for name, group, _ in self.groups():
+            leader, follower = group["leaderTemplate"], group["workerTemplate"]
+            self.assertEqual(follower["metadata"], leader["metadata"], name)
+            pods = [{key: value for key, value in pod["spec"].items() if key != "containers"}
+                    for pod in (leader, follower)]
+            self.assertEqual(*pods, name)
+            (leads,), (follows,) = leader["spec"]["containers"], follower["spec"]["containers"]
+            serves = {"ports", "startupProbe", "livenessProbe", "readinessProbe"}
+            self.assertLessEqual(serves, set(leads), name)
+            self.assertEqual(set(leads) - serves, set(follows), name)
+            for key in set(follows) - {"args"}:
+                self.assertEqual(leads[key], follows[key], name)
+            own = set(golden.flags_of(leads)) - set(golden.flags_of(follows))
+            self.assertEqual(own, {"coordinator", "listen", "advertise", "metrics-listen",
+                                   "drain-timeout"}, name)
+
+    def test_followers_find_their_leader(self):
+        for name, group, objects in self.groups():
+            leads, follows = ({flag: value for flag, _, value in
+                               (argument.partition("=") for argument in
+                                group[f"{node}Template"]["spec"]["containers"][0]["args"])}
+                              for node in ("leader", "worker"))
+            self.assertEqual(leads["--nodes"], str(group["size"]), name)
+            self.assertEqual(follows["--nodes"], str(group["size"]), name)
+            self.assertEqual(leads["--node-rank"], "0", name)
+            self.assertEqual(follows["--node-rank"], "$(LWS_WORKER_INDEX)", name)
+            self.assertEqual(leads["--leader-address"], "$(POD_IP):9001", name)
+            self.assertEqual(follows["--leader-address"], "$(LWS_LEADER_ADDRESS):9001", name)
+            self.assertEqual(group["restartPolicy"], "RecreateGroupOnPodRestart", name)
+            component = group["leaderTemplate"]["metadata"]["labels"]["app.kubernetes.io/component"]
+            (policy,) = [item["spec"] for item in golden.of_kind(objects, "NetworkPolicy")
+                         if item["metadata"]["name"] == f"demo-nacre-{component}"]
+            own = [{"podSelector": policy["podSelector"]}]
+            self.assertIn({"ports": [{"port": "ranks"}], "from": own}, policy["ingress"], name)
+            self.assertIn({"ports": [{"port": 9001}], "to": own}, policy["egress"], name)
 
 
 if __name__ == "__main__":

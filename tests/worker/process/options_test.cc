@@ -60,6 +60,10 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--prefix-cache-dir=/cache",
                           "--tensor-parallel=2",
                           "--tensor-parallel-transport=host",
+                          "--nodes=2",
+                          "--node-rank=0",
+                          "--leader-address=h:9",
+                          "--join-timeout=2m",
                           "--gate-timeouts=off",
                           "--suffix-drafter=off",
                           "--suffix-cache=2M",
@@ -104,6 +108,10 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->compute.prefix_store.dir, "/cache");
   EXPECT_EQ(options->compute.tensor_parallel, 2);
   EXPECT_EQ(options->compute.backend.rank_transport, "host");
+  EXPECT_EQ(options->nodes.nodes, 2);
+  EXPECT_EQ(options->nodes.rank, 0);
+  EXPECT_EQ(options->nodes.leader_address, "h:9");
+  EXPECT_EQ(options->nodes.join_timeout, absl::Minutes(2));
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_FALSE(options->own_drafts.suffix_drafter);
   EXPECT_EQ(options->own_drafts.suffix_cache_bytes, 2 << 20);
@@ -179,17 +187,25 @@ TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   EXPECT_TRUE(flags.help_requested());
   const std::string help = flags.Help();
   for (const char* flag :
-       {"--model",          "--coordinator",    "--listen",
-        "--advertise",      "--backend",        "--cpus",
-        "--weights",        "--kv-type",        "--device",
-        "--max-memory",     "--address-file",   "--drain-timeout",
-        "--hang-timeout",   "--prefill-chunk",  "--spin",
-        "--prefix-cache",   "--policy-file",    "--record-features",
-        "--record-hidden",  "--metrics-listen", "--metrics-address-file",
-        "--log-format",     "--log-level",      "--step-time",
-        "--tensor-parallel"}) {
+       {"--model",           "--coordinator",    "--listen",
+        "--advertise",       "--backend",        "--cpus",
+        "--weights",         "--kv-type",        "--device",
+        "--max-memory",      "--address-file",   "--drain-timeout",
+        "--hang-timeout",    "--prefill-chunk",  "--spin",
+        "--prefix-cache",    "--policy-file",    "--record-features",
+        "--record-hidden",   "--metrics-listen", "--metrics-address-file",
+        "--log-format",      "--log-level",      "--step-time",
+        "--tensor-parallel", "--nodes",          "--node-rank",
+        "--leader-address",  "--join-timeout"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
+}
+
+TEST(WorkerOptionsTest, AFollowerHasNoCoordinator) {
+  EXPECT_TRUE(
+      ParseWorkerOptions({"--model=m", "--nodes=2", "--tensor-parallel=2",
+                          "--node-rank=1", "--leader-address=h:2"})
+          .ok());
 }
 
 TEST(WorkerOptionsTest, HelpNamesEveryTensorTransport) {
@@ -276,6 +292,31 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--model=m", "--coordinator=h:1", "--backend=cuda",
                  "--tensor-parallel-transport=nccl"},
                 "--tensor-parallel-transport nccl needs --tensor-parallel"},
+        BadLine{{"--nodes=3"}, "not 1, 2, 4 or 8"},
+        BadLine{{"--node-rank=8"}, "not a number of 0 to 7"},
+        BadLine{{"--join-timeout=0s"}, "not a duration like 10m"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--node-rank=1"},
+                "--node-rank 1 needs --nodes"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--leader-address=h:2"},
+                "--leader-address h:2 needs --nodes"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--nodes=2"},
+                "--nodes 2 needs --tensor-parallel of 2 or more, it is 0"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--nodes=2",
+                 "--tensor-parallel=2"},
+                "--nodes 2 needs --node-rank, 0 to 1"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--nodes=2",
+                 "--tensor-parallel=2", "--node-rank=2"},
+                "--node-rank 2 of --nodes 2 is not 0 to 1"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--nodes=2",
+                 "--tensor-parallel=2", "--node-rank=0"},
+                "--nodes 2 needs --leader-address HOST:PORT"},
+        BadLine{
+            {"--model=m", "--coordinator=h:1", "--nodes=2",
+             "--tensor-parallel=2", "--node-rank=0", "--leader-address=h:0"},
+            "--leader-address \"h:0\" is not HOST:PORT"},
+        BadLine{{"--model=m", "--nodes=2", "--tensor-parallel=2",
+                 "--node-rank=0", "--leader-address=h:2"},
+                "--coordinator HOST:PORT is required"},
         BadLine{{"--tensor-transport", "pigeon"},
                 "--tensor-transport: \"pigeon\" is not one of: grpc, nccl"},
         BadLine{{"--model=m", "--coordinator=h:1", "--tensor-transport=nccl"},

@@ -79,7 +79,7 @@ A flag is given once, but for those that a program collects. */}}
 {{- $own = concat $own (ternary list (list "no-ui") $self.ui) -}}
 {{- $own = concat $own (ternary (list "served-model-name") list (gt (len $self.servedModelNames) 0)) -}}
 {{- else -}}
-{{- $own = concat $own (list "model" "coordinator" "advertise") (ternary $tls list $v.tls.enabled) -}}
+{{- $own = concat $own (list "model" "coordinator" "advertise" "nodes" "node-rank" "leader-address") (ternary $tls list $v.tls.enabled) -}}
 {{- $own = concat $own (ternary (list "policy-file") list (gt (len (default dict $self.policyFiles)) 0)) -}}
 {{- end -}}
 {{- toJson $own -}}
@@ -144,8 +144,12 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- fail (printf "%s.gpu.count is %d, but %s.flags.backend is %s, which uses no GPU" .role $count .role $backend) -}}
 {{- end -}}
 {{- $ranks := toString (default "0" (get $flags "tensor-parallel")) -}}
-{{- if and (eq $backend "cuda") $devices (gt (int $ranks) (int $devices)) -}}
-{{- fail (printf "%s.flags.tensor-parallel is %s, but %s.gpu.count is %v: each rank has a GPU" .role $ranks .role $devices) -}}
+{{- $nodes := int $worker.nodes -}}
+{{- if and (eq $backend "cuda") $devices (gt (int $ranks) (mul (int $devices) $nodes | int)) -}}
+{{- fail (printf "%s.flags.tensor-parallel is %s, but %s.gpu.count is %v%s: each rank has a GPU" .role $ranks .role $devices (ternary (printf " on each of %d nodes" $nodes) "" (gt $nodes 1))) -}}
+{{- end -}}
+{{- if and (gt $nodes 1) (lt (int $ranks) $nodes) -}}
+{{- fail (printf "%s.nodes is %d, but %s.flags.tensor-parallel is %s: each node has a rank or more" .role $nodes .role $ranks) -}}
 {{- end -}}
 {{- if and (ne $backend "cuda") (eq $weights "fp8") -}}
 {{- fail (printf "%s.flags.weights is fp8, but %s.flags.backend is %s: only cuda has them" .role .role $backend) -}}

@@ -1,0 +1,202 @@
+// A target whose ranks are in several processes, as on several machines: all
+// methods say the tokens of one process, and when one of them dies, its streams
+// go on at another target.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/cpu_list.h"
+#include "tests/integration/processes.h"
+#include "tests/integration/streams.h"
+#include "tests/testing/free_address.h"
+#include "tests/testing/random_checkpoint.h"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::integration {
+namespace {
+
+// Of eight heads of keys, which the bundled target has not; it has the bundled
+// tokenizer.
+std::string RandomTarget() {
+  const std::string dir = nacre::testing::TestFolder("nodes_target");
+  nacre::testing::WriteRandomCheckpoint(
+      R"({"architectures": ["LlamaForCausalLM"], "hidden_act": "silu",
+          "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8,
+          "num_key_value_heads": 8, "head_dim": 16, "intermediate_size": 128,
+          "vocab_size": 4096, "max_position_embeddings": 512,
+          "rms_norm_eps": 1e-5, "eos_token_id": 2})",
+      dir);
+  for (const char* file : {"tokenizer.model", "tokenizer_config.json"}) {
+    std::filesystem::copy_file(TargetModel() + "/" + file, dir + "/" + file);
+  }
+  return dir;
+}
+
+class NodesServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<int> cores = AvailableCpus();
+    if (cores.size() < 2) GTEST_SKIP() << "ranks need two cores";
+    cores.resize(2);
+    cores_ = cores;
+  }
+
+  // As of hosts that are busy: what hangs is another test's.
+  static Processes::Options Patient() {
+    return {.coordinator = {"--worker-timeout=20s"},
+            .workers = {"--hang-timeout=5m", "--prefix-cache=on"}};
+  }
+
+  std::vector<std::string> Whole(int ranks, const std::string& model) const {
+    return {"--model", model, absl::StrCat("--tensor-parallel=", ranks),
+            ranks > 1 ? "--cpus=" + FormatCpuList(cores_) : "--cpus=0"};
+  }
+
+  // Starts the processes of a target of two nodes, "leader" and "follower".
+  void StartNodes(Processes* processes, int ranks,
+                  const std::string& model = TargetModel()) {
+    address_ = nacre::testing::FreeAddress();
+    for (const int node : {0, 1}) {
+      processes->StartWorker(node == 0 ? "leader" : "follower", "target",
+                             NodeFlags(node, ranks, model));
+    }
+  }
+  std::vector<std::string> NodeFlags(int node, int ranks,
+                                     const std::string& model) const {
+    std::vector<std::string> flags = Whole(ranks, model);
+    if (ranks == 2) {
+      flags.back() = absl::StrCat("--cpus=", cores_[static_cast<size_t>(node)]);
+    }
+    flags.insert(flags.end(), {"--nodes=2", absl::StrCat("--node-rank=", node),
+                               absl::StrCat("--leader-address=", address_)});
+    return flags;
+  }
+
+  // What one process says, as it would with more ranks, for which there are not
+  // cores enough.
+  std::vector<Tokens> InOneProcess(int ranks, int kinds, int max_tokens,
+                                   const std::string& model = TargetModel()) {
+    Processes processes(Patient());
+    processes.StartWorker("target", "target", Whole(ranks, model));
+    processes.AwaitReady(1);
+    Service service(processes.address(), processes.admin_address());
+    return QuietRun(service, kinds, max_tokens);
+  }
+
+  std::vector<int> cores_;
+  std::string address_;
+};
+
+TEST_F(NodesServiceTest, EveryMethodSaysTheTokensOfOneProcess) {
+  const std::vector<Tokens> expected = InOneProcess(2, 3, 48);
+  Processes processes(Patient());
+  StartNodes(&processes, 2);
+  processes.StartWorker("draft", "draft");
+  processes.AwaitReady(2);
+  Service service(processes.address(), processes.admin_address());
+  for (int kind = 0; kind < 3; ++kind) {
+    ExpectAllMethods(service, kind, expected[static_cast<size_t>(kind)]);
+  }
+  EXPECT_TRUE(service.KvReturnsToEmpty());
+  processes.Signal("leader", SIGTERM);
+  processes.AwaitExit("leader");
+  processes.AwaitExit("follower");
+}
+
+TEST_F(NodesServiceTest, SoDoNodesOfTwoRanksEach) {
+  const std::string model = RandomTarget();
+  const std::vector<Tokens> expected = InOneProcess(2, 2, 16, model);
+  Processes processes(Patient());
+  StartNodes(&processes, 4, model);
+  processes.StartWorker("draft", "draft");
+  processes.AwaitReady(2);
+  Service service(processes.address(), processes.admin_address());
+  for (int kind = 0; kind < 2; ++kind) {
+    ExpectAllMethods(service, kind, expected[static_cast<size_t>(kind)]);
+  }
+  EXPECT_TRUE(service.KvReturnsToEmpty());
+}
+
+TEST_F(NodesServiceTest, AKilledFollowersStreamsGoOnAtAnotherTarget) {
+  constexpr int kKind = 1;
+  const Tokens expected = InOneProcess(2, kKind + 1, 200)[kKind];
+  Processes processes(Patient());
+  StartNodes(&processes, 2);
+  // Of the same arithmetic.
+  processes.StartWorker("target", "target", Whole(1, TargetModel()));
+  processes.StartWorker("draft", "draft");
+  processes.AwaitReady(3);
+  Service service(processes.address(), processes.admin_address());
+  std::atomic<bool> killed{false};
+  ExpectAllMethods(service, kKind, expected, [&](size_t tokens) {
+    if (tokens < 16 || killed.exchange(true)) return;
+    processes.Signal("follower", SIGKILL);
+  });
+  EXPECT_TRUE(killed);
+  EXPECT_EQ(processes.AwaitEnd("leader"), "exit code 1");
+  const std::string log = processes.Log("leader");
+  EXPECT_TRUE(absl::StrContains(log, "node 1 at ")) << log;
+  EXPECT_TRUE(absl::StrContains(log, " is lost")) << log;
+  EXPECT_TRUE(service.KvReturnsToEmpty());
+}
+
+TEST_F(NodesServiceTest, AFollowerThatHangsEndsItsLeader) {
+  constexpr int kKind = 1;
+  const Tokens expected = InOneProcess(2, kKind + 1, 60)[kKind];
+  Processes::Options options = Patient();
+  options.workers = {"--hang-timeout=2s"};
+  Processes processes(options);
+  StartNodes(&processes, 2);
+  processes.StartWorker("target", "target", Whole(1, TargetModel()));
+  processes.StartWorker("draft", "draft");
+  processes.AwaitReady(3);
+  Service service(processes.address(), processes.admin_address());
+  processes.Signal("follower", SIGSTOP);
+  ExpectAllMethods(service, kKind, expected);
+  EXPECT_EQ(processes.AwaitEnd("leader"), "exit code 1");
+  EXPECT_TRUE(absl::StrContains(processes.Log("leader"),
+                                "node 1 has sent nothing for 2s"))
+      << processes.Log("leader");
+  processes.Signal("follower", SIGCONT);
+  EXPECT_EQ(processes.AwaitEnd("follower"), "exit code 1");
+}
+
+TEST_F(NodesServiceTest, AFollowerEndsWithItsLeader) {
+  Processes processes(Patient());
+  StartNodes(&processes, 2);
+  processes.AwaitReady(1);
+  // Whoever comes later is refused, and harms nobody.
+  processes.StartWorker("stranger", "target", NodeFlags(1, 2, TargetModel()));
+  EXPECT_EQ(processes.AwaitEnd("stranger"), "exit code 1");
+  EXPECT_TRUE(absl::StrContains(processes.Log("stranger"),
+                                "node 1 has joined already, from"))
+      << processes.Log("stranger");
+  Service service(processes.address(), processes.admin_address());
+  EXPECT_EQ(QuietRun(service, 1, 8).size(), 1u);
+  processes.Signal("leader", SIGKILL);
+  EXPECT_EQ(processes.AwaitEnd("follower"), "exit code 1");
+  EXPECT_TRUE(
+      absl::StrContains(processes.Log("follower"),
+                        absl::StrCat("the leader at ", address_, " has ended")))
+      << processes.Log("follower");
+}
+
+// As when the machine of one of them is emptied.
+TEST_F(NodesServiceTest, AFollowerThatIsToldToTerminateDrainsTheTarget) {
+  Processes processes(Patient());
+  StartNodes(&processes, 2);
+  processes.AwaitReady(1);
+  processes.Signal("follower", SIGTERM);
+  processes.AwaitExit("leader");
+  processes.AwaitExit("follower");
+}
+
+}  // namespace
+}  // namespace nacre::integration

@@ -1,0 +1,153 @@
+#include "worker/process/nodes.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "model/ranks/follower_model.h"
+#include "model/ranks/leader_model.h"
+#include "model/tensor_parallel_model.h"
+#include "telemetry/build_info.h"
+#include "worker/process/load.h"
+#include "worker/ranks/follower_client.h"
+
+namespace nacre::worker {
+namespace {
+
+// What is known before anything is loaded.
+NodeFacts FactsToJoin(const WorkerOptions& options, wire::WorkerRole role) {
+  const telemetry::BuildInfo build = telemetry::GetBuildInfo();
+  return {{"version", absl::StrCat(build.version, " of commit ", build.commit)},
+          {"role", role == wire::WorkerRole::kDraft ? "draft" : "target"},
+          {"--nodes", absl::StrCat(options.nodes.nodes)},
+          {"--tensor-parallel", absl::StrCat(options.compute.tensor_parallel)}};
+}
+
+// What of a model makes two nodes compute alike, and keep the same sequences.
+NodeFacts FactsOf(const WorkerOptions& options,
+                  const model::LanguageModel& model) {
+  const model::ModelInfo& info = model.info();
+  return {{"the checkpoint's fingerprint", info.fingerprint},
+          {"numerics_id", info.numerics_id},
+          {"the KV cache's capacity", absl::StrCat(info.kv_capacity_tokens)},
+          {"--prefix-cache", options.compute.prefix_cache ? "on" : "off"},
+          {"--prefix-cache-size",
+           absl::StrCat(options.compute.prefix_store.bytes)}};
+}
+
+// Does what the leader says, until it has stopped.
+absl::Status Follow(FollowerClient* client, model::TensorParallelModel* ranks) {
+  ranks->BindComputeThread();
+  model::FollowerModel follower(ranks);
+  while (true) {
+    NACRE_ASSIGN_OR_RETURN(const std::vector<model::RankCommand> commands,
+                           client->NextCommands());
+    if (commands.empty()) return absl::OkStatus();
+    for (const model::RankCommand& command : commands) {
+      const absl::Status status = follower.Do(command);
+      if (status.ok()) continue;
+      client->Abort(status);
+      return status;
+    }
+  }
+}
+
+// Asks the leader to stop, when the process is told to terminate.
+class LeaveThread {
+ public:
+  LeaveThread(FollowerClient* client, ExitSignal* exit)
+      : exit_(exit), thread_([client, exit] {
+          exit->Wait();
+          if (!exit->failure().ok()) return;
+          spdlog::info("asking the leader to stop all nodes");
+          client->Leave();
+        }) {}
+  ~LeaveThread() {
+    exit_->Fail(absl::CancelledError("the node has ended"));
+    thread_.join();
+  }
+  LeaveThread(const LeaveThread&) = delete;
+  LeaveThread& operator=(const LeaveThread&) = delete;
+
+ private:
+  ExitSignal* const exit_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+NodeLeader::NodeLeader(const WorkerOptions& options, wire::WorkerRole role)
+    : options_(options),
+      service_(options.nodes.nodes, FactsToJoin(options, role)) {}
+
+NodeLeader::~NodeLeader() {
+  service_.End(absl::AbortedError("the leader has ended"));
+  if (server_ != nullptr) server_->Shutdown(absl::Seconds(1));
+}
+
+absl::StatusOr<std::unique_ptr<NodeLeader>> NodeLeader::Start(
+    const WorkerOptions& options, wire::WorkerRole role,
+    const rpc::PeerSecurity& security) {
+  if (options.nodes.nodes == 1) return nullptr;
+  std::unique_ptr<NodeLeader> leader(new NodeLeader(options, role));
+  rpc::RpcServer::Options server;
+  server.listen = options.nodes.leader_address;
+  server.credentials = security.server;
+  NACRE_ASSIGN_OR_RETURN(leader->server_,
+                         rpc::RpcServer::Start(server, {&leader->service_}));
+  spdlog::info("node 0 of {}: the others join at {}", options.nodes.nodes,
+               leader->server_->address());
+  NACRE_RETURN_IF_ERROR(
+      leader->service_.AwaitJoined(options.nodes.join_timeout));
+  return leader;
+}
+
+absl::StatusOr<std::unique_ptr<model::LanguageModel>> NodeLeader::Lead(
+    std::unique_ptr<model::LanguageModel> ranks) {
+  NACRE_RETURN_IF_ERROR(service_.AwaitLoaded(FactsOf(options_, *ranks),
+                                             options_.nodes.join_timeout));
+  service_.SetPatience(options_.pace.hang_timeout);
+  return std::make_unique<model::LeaderModel>(std::move(ranks), &service_);
+}
+
+void NodeLeader::SetExit(ExitSignal* exit) {
+  service_.SetOnFailure(
+      [exit](const absl::Status& status) { exit->Fail(status); });
+  service_.SetOnLeave([exit] { exit->Drain(); });
+}
+
+absl::Status RunFollower(const WorkerOptions& options, wire::WorkerRole role,
+                         const rpc::ChannelSecurity& security,
+                         const std::function<void()>& on_joined,
+                         ExitSignal* exit) {
+  FollowerClient::Options join;
+  join.leader = options.nodes.leader_address;
+  join.security = security;
+  join.node = options.nodes.rank.value_or(0);
+  join.nodes = options.nodes.nodes;
+  join.facts = FactsToJoin(options, role);
+  spdlog::info("node {} of {}: joining {}", join.node, join.nodes, join.leader);
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<FollowerClient> client,
+      FollowerClient::Join(join, options.nodes.join_timeout));
+  on_joined();
+  auto ranks = LoadRanks(options, role, {}, client.get());
+  if (!ranks.ok()) {
+    client->Abort(ranks.status());
+    return ranks.status();
+  }
+  client->SetPatience(options.pace.hang_timeout);
+  client->SayLoaded(FactsOf(options, **ranks));
+  spdlog::info("following {}: {}", join.leader, (*ranks)->info().description);
+  const LeaveThread leave(client.get(), exit);
+  const absl::Status status = Follow(client.get(), ranks->get());
+  if (status.ok()) spdlog::info("stopped, as the leader has");
+  return status;
+}
+
+}  // namespace nacre::worker
