@@ -20,6 +20,7 @@
 #include "model/tensor_parallel_model.h"
 #include "tests/kernels/rank_transports.h"
 #include "tests/model/rank_sessions.h"
+#include "tests/model/ranks/node_group.h"
 #include "tests/testing/gguf_checkpoint.h"
 #include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -172,6 +173,26 @@ class CudaRanksModelTest : public ::testing::Test {
   const DevicesOfRanks devices_;
   std::string dir_;
 };
+
+// Sums go from devices to the host, and from there to other nodes.
+TEST_F(CudaRanksModelTest, NodesHaveTheBitsOfOneProcess) {
+  const std::string dir = nacre::testing::TestFolder("nodes");
+  nacre::testing::WriteRandomCheckpoint(ConfigJson("LlamaForCausalLM", "f32"),
+                                        dir);
+  auto options = Backend("cuda", "f32");
+  const auto backend = kernels::CreateBackend(options);
+  if (backend.status().code() == absl::StatusCode::kFailedPrecondition) {
+    GTEST_SKIP() << backend.status();
+  }
+  const auto one = OnDevices(dir, options, 2);
+  ASSERT_NE(one, nullptr);
+  const Values expected = RunSessions(one.get());
+  for (const int ranks : {2, 4}) {
+    options.devices = DevicesFor(ranks);
+    NodeGroup group(dir, options, ranks, 2, SmallOptions());
+    EXPECT_EQ(RunSessions(group.leader()), expected) << ranks << " ranks";
+  }
+}
 
 TEST_F(CudaRanksModelTest, ARowHasTheSameBitsInEveryBatch) {
   const auto model = Load("int8", 2);

@@ -37,7 +37,13 @@ class NodeGroup : public RankCommandSink {
       : network_(nodes), edit_(std::move(edit)) {
     models_.resize(static_cast<size_t>(nodes));
     kernels::OnEveryRank(nodes, [&](int node) {
-      auto model = TensorParallelModel::Load(dir, backend, ranks, options,
+      // As each node's --device would.
+      kernels::BackendOptions own = backend;
+      const int of_node = ranks / nodes;
+      own.device += node * of_node;
+      if (!own.devices.empty())
+        own.devices.resize(static_cast<size_t>(of_node));
+      auto model = TensorParallelModel::Load(dir, own, ranks, options,
                                              network_.link(node));
       EXPECT_TRUE(model.ok()) << model.status();
       if (model.ok()) models_[static_cast<size_t>(node)] = *std::move(model);

@@ -10,9 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/security.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/certificates.h"
 #include "tests/testing/free_address.h"
+#include "tests/testing/tiny_checkpoint.h"
 #include "worker/process/load.h"
 
 namespace nacre::worker {
@@ -35,10 +38,11 @@ WorkerOptions NodeOptions(int rank, const std::string& address) {
 class Follower {
  public:
   explicit Follower(WorkerOptions options,
-                    wire::WorkerRole role = wire::WorkerRole::kTarget)
-      : options_(std::move(options)), thread_([this, role] {
+                    wire::WorkerRole role = wire::WorkerRole::kTarget,
+                    const rpc::ChannelSecurity& security = {})
+      : options_(std::move(options)), thread_([this, role, security] {
           status_ = RunFollower(
-              options_, role, {}, [] {}, &exit_);
+              options_, role, security, [] {}, &exit_);
         }) {}
   ~Follower() {
     if (thread_.joinable()) thread_.join();
@@ -59,8 +63,10 @@ class Follower {
 
 // The leader's, as far as loading.
 struct Leader {
-  explicit Leader(WorkerOptions given) : options(std::move(given)) {
-    auto started = NodeLeader::Start(options, wire::WorkerRole::kTarget, {});
+  explicit Leader(WorkerOptions given, const rpc::PeerSecurity& security = {})
+      : options(std::move(given)) {
+    auto started =
+        NodeLeader::Start(options, wire::WorkerRole::kTarget, security);
     status = started.status();
     if (!status.ok()) return;
     leader = *std::move(started);
@@ -190,6 +196,28 @@ TEST(NodesTest, AFollowerThatCannotLoadSaysWhyOnBothSides) {
   EXPECT_EQ(leader.status.code(), status.code());
   EXPECT_EQ(std::string(leader.status.message()),
             "node 1: " + std::string(status.message()));
+}
+
+TEST(NodesTest, WithTlsOnlyHoldersOfACertificateJoin) {
+  const nacre::testing::Authority authority("nodes");
+  rpc::PeerTlsFlags tls;
+  tls.files = authority.Issue(nacre::testing::TestFolder("tls"), "node");
+  const auto security = rpc::LoadPeerSecurity(tls);
+  ASSERT_TRUE(security.ok()) << security.status();
+  const std::string address = nacre::testing::FreeAddress();
+  std::thread leads([&] {
+    const Leader leader(NodeOptions(0, address), *security);
+    EXPECT_EQ(leader.status, absl::OkStatus());
+    leader.leader->End(absl::OkStatus());
+  });
+  WorkerOptions plain = NodeOptions(1, address);
+  plain.nodes.join_timeout = absl::Seconds(2);
+  EXPECT_EQ(Follower(plain).Wait().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Follower(NodeOptions(1, address), wire::WorkerRole::kTarget,
+                     security->channel)
+                .Wait(),
+            absl::OkStatus());
+  leads.join();
 }
 
 TEST(NodesTest, ALeaderWithoutFollowersNamesThem) {
