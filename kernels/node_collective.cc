@@ -145,8 +145,13 @@ class NodeCollective : public Collective {
       gathered_.resize(height * width);
     }
     NACRE_RETURN_IF_ERROR(local_->Gather(part, rows, cols, gathered_.data()));
-    if (height * width == 0 || exchange_ == nullptr) return absl::OkStatus();
-    return Checked(exchange_->Gather(gathered_.data(), height, width, whole));
+    if (height * width == 0) return absl::OkStatus();
+    if (exchange_ != nullptr) {
+      NACRE_RETURN_IF_ERROR(
+          Checked(exchange_->Gather(gathered_.data(), height, width, whole)));
+    }
+    // A step that fails with it must not have ended well on the others.
+    return local_->Broadcast(nullptr, 0);
   }
 
   void Abort(const absl::Status& reason) override {

@@ -195,6 +195,21 @@ TEST(NodeCollectiveTest, ANodeAtAnotherCallEndsThisOne) {
   }
 }
 
+// The head is where a step ends: none may take it for one that went well.
+TEST(NodeCollectiveTest, AGatherThatFailsDoesSoOnAllRanksOfTheNode) {
+  Nodes group(2, 4);
+  group.network.Plant(1, 0, {1, NodeCall::Kind::kSum, 4}, Values(4));
+  std::vector<absl::Status> statuses(2);
+  OnEveryRank(2, [&](int rank) {
+    const Values part(2, 1);
+    Values whole(8);
+    statuses[static_cast<size_t>(rank)] =
+        group.rank(rank).Gather(part.data(), 1, 2, whole.data());
+  });
+  EXPECT_EQ(statuses[0].code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(statuses[0], statuses[1]);
+}
+
 TEST(NodeCollectiveDeathTest, AreNoMoreThanSharesOfSums) {
   NodeNetwork network(4);
   EXPECT_DEATH(MakeNodeCollectives(4, network.link(0)), "too many ranks");
