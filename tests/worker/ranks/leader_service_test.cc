@@ -11,6 +11,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/rpc/channel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -124,7 +126,7 @@ TEST(LeaderServiceTest, ALostFollowerEndsAllAndIsNamed) {
     });
     group.Lose(2);
     const auto has_heard = [&] { return !heard.ok(); };
-    mu.LockWhen(absl::Condition(&has_heard));
+    mu.LockWhenWithTimeout(absl::Condition(&has_heard), kTestPatience);
     EXPECT_THAT(std::string(heard.message()),
                 ::testing::MatchesRegex("node 2 at .*127.0.0.1.* is lost"));
     mu.Unlock();
@@ -187,6 +189,8 @@ class StrangerTest : public ::testing::Test {
 
   grpc::Status Refused(const v1::FollowerMessage& message) {
     grpc::ClientContext context;
+    // One that is not refused is not answered.
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
     const auto call = stub_->Follow(&context);
     call->Write(message);
     v1::LeaderMessage answer;
