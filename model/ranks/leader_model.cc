@@ -8,8 +8,10 @@
 namespace nacre::model {
 namespace {
 
-// A service that only opens and closes sessions keeps no more.
+// A service that only opens and closes sessions keeps no more, and a message of
+// commands is small.
 constexpr size_t kMostWaiting = 256;
+constexpr size_t kMostWaitingTokens = 1 << 15;
 
 std::vector<int32_t> Copied(absl::Span<const int32_t> values) {
   return {values.begin(), values.end()};
@@ -45,13 +47,15 @@ class LeaderModel::LedSequence : public Sequence {
   }
   void Share(absl::Span<const int32_t> token_ids) override {
     own_->Share(token_ids);
-    model_->Tell(id_, own_.get(), ShareCommand{Copied(token_ids)});
+    model_->Tell(id_, own_.get(), ShareCommand{Copied(token_ids)},
+                 token_ids.size());
   }
   TakenOver TakeOver(absl::Span<const int32_t> token_ids,
                      int most_blocks) override {
     const TakenOver taken = own_->TakeOver(token_ids, most_blocks);
     model_->Tell(id_, own_.get(),
-                 TakeOverCommand{Copied(token_ids), most_blocks, taken});
+                 TakeOverCommand{Copied(token_ids), most_blocks, taken},
+                 token_ids.size());
     return taken;
   }
 
@@ -76,22 +80,28 @@ absl::StatusOr<std::unique_ptr<Sequence>> LeaderModel::NewTreeSequence(
       ranks_->NewTreeSequence(max_length, num_slots, token_ids));
   const uint64_t id = ++last_sequence_;
   Tell(id, own.get(),
-       NewSequenceCommand{max_length, num_slots, Copied(token_ids)});
+       NewSequenceCommand{max_length, num_slots, Copied(token_ids)},
+       token_ids.size());
   return std::make_unique<LedSequence>(this, id, std::move(own));
 }
 
 void LeaderModel::Tell(uint64_t sequence, const Sequence* own,
-                       decltype(RankCommand::what) what) {
+                       decltype(RankCommand::what) what, size_t tokens) {
   waiting_.push_back({sequence, std::move(what),
                       own == nullptr ? 0 : own->length(),
                       ranks_->kv_free_tokens()});
   // An error comes again with the next step.
-  if (waiting_.size() >= kMostWaiting) static_cast<void>(Flush());
+  waiting_tokens_ += tokens;
+  if (waiting_.size() >= kMostWaiting ||
+      waiting_tokens_ >= kMostWaitingTokens) {
+    static_cast<void>(Flush());
+  }
 }
 
 absl::Status LeaderModel::Flush() {
   if (failure_.ok()) failure_ = followers_->SendCommands(waiting_);
   waiting_.clear();
+  waiting_tokens_ = 0;
   return failure_;
 }
 

@@ -9,6 +9,7 @@
 #ifndef MODEL_RANKS_LEADER_MODEL_H_
 #define MODEL_RANKS_LEADER_MODEL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -58,15 +59,16 @@ class LeaderModel : public ForwardedModel<LanguageModel> {
   class LedSequence;
 
   // To be sent before the next step. `own`: the leader's sequence, null where
-  // it is gone.
+  // it is gone. `tokens`: ids that the command has.
   void Tell(uint64_t sequence, const Sequence* own,
-            decltype(RankCommand::what) what);
+            decltype(RankCommand::what) what, size_t tokens = 0);
   absl::Status Flush();
 
   const std::unique_ptr<LanguageModel> ranks_;
   RankCommandSink* const followers_;
   uint64_t last_sequence_ = 0;
   std::vector<RankCommand> waiting_;
+  size_t waiting_tokens_ = 0;
   std::vector<SequenceRows> batch_;
   absl::Status failure_;  // for good
 };

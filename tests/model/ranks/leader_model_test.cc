@@ -130,6 +130,14 @@ TEST(LeaderModelTest, AStepIsOneMessage) {
   // A service without steps keeps few.
   for (int i = 0; i < 300; ++i) a->Truncate(2);
   EXPECT_EQ(group.sent(), 2);
+  // Nor is a message large.
+  EXPECT_TRUE(model->Forward({{b.get(), tokens, 1}}).ok());
+  EXPECT_EQ(group.sent(), 3);
+  const auto c = *model->NewSequence(kContext);
+  const std::vector<int32_t> text = Tokens(180, 1);
+  ASSERT_TRUE(model->Forward({{c.get(), text, 1}}).ok());
+  for (int i = 0; i < 200; ++i) c->Share(text);
+  EXPECT_EQ(group.sent(), 5);
 }
 
 TEST(LeaderModelTest, WhatIsRefusedChangesNothing) {
