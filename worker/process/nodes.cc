@@ -49,10 +49,7 @@ absl::Status Follow(FollowerClient* client, model::TensorParallelModel* ranks) {
                            client->NextCommands());
     if (commands.empty()) return absl::OkStatus();
     for (const model::RankCommand& command : commands) {
-      const absl::Status status = follower.Do(command);
-      if (status.ok()) continue;
-      client->Abort(status);
-      return status;
+      NACRE_RETURN_IF_ERROR(follower.Do(command));
     }
   }
 }
@@ -146,7 +143,11 @@ absl::Status RunFollower(const WorkerOptions& options, wire::WorkerRole role,
   spdlog::info("following {}: {}", join.leader, (*ranks)->info().description);
   const LeaveThread leave(client.get(), exit);
   const absl::Status status = Follow(client.get(), ranks->get());
-  if (status.ok()) spdlog::info("stopped, as the leader has");
+  if (status.ok()) {
+    spdlog::info("stopped, as the leader has");
+  } else {
+    client->Abort(status);  // the leader hears why, unless it knows
+  }
   return status;
 }
 
