@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -115,8 +116,10 @@ absl::StatusOr<std::vector<int>> DealDevices(
   std::vector<int> devices = backend.devices;
   if (devices.size() <= 1) {
     devices.clear();
+    // One after the last that an int can name exists as little as that one.
+    constexpr int kLast = std::numeric_limits<int>::max();
     for (int rank = 0; rank < ranks; ++rank) {
-      devices.push_back(backend.device + rank);
+      devices.push_back(std::min(backend.device, kLast - ranks) + rank);
     }
   }
   if (static_cast<int>(devices.size()) != ranks) {
@@ -132,6 +135,20 @@ absl::StatusOr<std::vector<int>> DealDevices(
                      " twice: ranks that share a device need --max-memory"));
   }
   return devices;
+}
+
+// Sums of unlike devices have other bits than their numerics_id says.
+absl::Status CheckAlike(
+    absl::Span<const std::unique_ptr<kernels::Backend>> ranks) {
+  for (const auto& rank : ranks) {
+    if (rank->numerics_id() == ranks.front()->numerics_id()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tensor-parallel: devices of ranks differ: ",
+                     ranks.front()->description(), " computes as ",
+                     ranks.front()->numerics_id(), ", ", rank->description(),
+                     " as ", rank->numerics_id()));
+  }
+  return absl::OkStatus();
 }
 
 // Bytes beside what models have: sums and inputs of shards, outputs of the
@@ -274,7 +291,10 @@ absl::Status TensorParallelModel::CreateBackends(
   for (size_t rank = 0; rank < cores.size(); ++rank) {
     kernels::BackendOptions own = backend;
     own.cpus = cores[rank];
-    own.max_memory_bytes /= ranks;
+    // Of all ranks together; 0 is no limit.
+    if (own.max_memory_bytes > 0) {
+      own.max_memory_bytes = std::max<int64_t>(1, own.max_memory_bytes / ranks);
+    }
     own.devices.clear();
     if (on_devices) own.device = backend.devices[rank];
     auto created = kernels::CreateBackend(own);
@@ -285,6 +305,7 @@ absl::Status TensorParallelModel::CreateBackends(
     }
     inner.push_back(*std::move(created));
   }
+  NACRE_RETURN_IF_ERROR(CheckAlike(inner));
   kernels::DeviceCollectives meet;
   meet.of_ranks.resize(inner.size());
   if (on_devices) {
@@ -344,10 +365,11 @@ absl::Status TensorParallelModel::OnEveryRank(
     if (backends_[rank]->location() == kernels::Location::kDevice) {
       backends_[rank]->BindComputeThread();
     }
-    statuses_[rank] = task(rank);
-    if (!statuses_[rank].ok() && !IsRefusal(statuses_[rank])) {
-      backends_[rank]->Abort(
-          kernels::FailureOfRank(collectives_[rank]->rank(), statuses_[rank]));
+    absl::Status& status = statuses_[rank];
+    status = task(rank);
+    if (!status.ok() && !IsRefusal(status)) {
+      status = kernels::FailureOfRank(collectives_[rank]->rank(), status);
+      backends_[rank]->Abort(status);
     }
   });
   for (const absl::Status& status : statuses_) {

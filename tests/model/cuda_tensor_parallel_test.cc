@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
@@ -331,16 +332,43 @@ TEST_F(CudaRanksModelTest, KvCachesAreAsLargeAsTheSmallest) {
 TEST_F(CudaRanksModelTest, ARankWithoutRoomEndsTheLoad) {
   ASSERT_NE(Load("f32", 1), nullptr);
   const auto backend = Backend("cuda", "f32");
-  kernels::BackendOptions second = backend;
-  second.device = 1;
-  const auto other = *kernels::CreateBackend(second);
   emulation::settings.memory_bytes = size_t{8} << 20;
-  const auto taken = *other->Allocate((size_t{8} << 20) - (size_t{1} << 12));
+  for (const int full : {0, 1}) {
+    kernels::BackendOptions device = backend;
+    device.device = full;
+    const auto other = *kernels::CreateBackend(device);
+    const auto taken = *other->Allocate((size_t{8} << 20) - (size_t{1} << 12));
+    ModelOptions options = Options();
+    options.kv_budget = KvBudget();
+    // Before any has read its weights.
+    float loaded = 0;
+    options.progress = [&loaded](absl::string_view, float fraction) {
+      loaded = std::max(loaded, fraction);
+    };
+    const absl::Status status = Refused(dir_, backend, 2, options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()),
+                StartsWith(absl::StrCat("rank ", full, ": ")));
+    EXPECT_EQ(loaded, 0);
+  }
+}
+
+TEST_F(CudaRanksModelTest, ALimitBelowAByteARankIsALimit) {
+  auto backend = Backend("cuda", "f32");
+  backend.max_memory_bytes = 1;
   ModelOptions options = Options();
-  options.kv_budget = KvBudget();  // for which they meet
+  options.kv_budget = KvBudget();
   const absl::Status status = Refused(dir_, backend, 2, options);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()), StartsWith("rank 1: "));
+}
+
+TEST_F(CudaRanksModelTest, DevicesThatComputeOtherwiseAreRefused) {
+  emulation::settings.older_device = 1;
+  const absl::Status status =
+      Refused(dir_, Backend("cuda", "bf16"), 2, Options());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cuda-sm90"), HasSubstr("cuda-sm80")));
 }
 
 class CudaFailingRanksTest : public CudaRanksModelTest,

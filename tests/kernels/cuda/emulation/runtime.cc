@@ -365,7 +365,9 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
+                                   int device) {
+  const bool is_older = device == settings.older_device;
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
       *value = settings.multiprocessors;
@@ -374,21 +376,22 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = settings.shared_limit;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-      *value = settings.major;
+      *value = is_older ? 8 : settings.major;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-      *value = settings.minor;
+      *value = is_older ? 0 : settings.minor;
       return cudaSuccess;
     default:
       return cudaErrorInvalidValue;
   }
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  const bool is_older = device == settings.older_device;
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "emulated device");
-  properties->major = settings.major;
-  properties->minor = settings.minor;
+  properties->major = is_older ? 8 : settings.major;
+  properties->minor = is_older ? 0 : settings.minor;
   properties->multiProcessorCount = settings.multiprocessors;
   return cudaSuccess;
 }

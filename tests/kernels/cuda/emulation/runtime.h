@@ -36,6 +36,7 @@ struct DeviceSettings {
   int devices = 1;
   int major = 9;  // compute capability
   int minor = 0;
+  int older_device = -1;  // one of compute capability 8.0; negative: none
   int multiprocessors = 6;
   int shared_limit = 227 << 10;  // bytes that a block may have
   size_t memory_bytes = size_t{1} << 30;
