@@ -51,15 +51,22 @@ BlockPool::Prefix BlockPool::PrefixOf(int32_t block) const {
           absl::MakeConstSpan(token_ids_).subspan(index * size, size)};
 }
 
+int BlockPool::PromptPositionsOf(int index, int prompt_positions) const {
+  return std::clamp(prompt_positions - index * block_size_, 0, block_size_);
+}
+
 absl::optional<BlockPool::Reservation> BlockPool::Reserve(
-    int num_blocks, absl::Span<const int32_t> token_ids) {
+    int num_blocks, absl::Span<const int32_t> token_ids, int prompt_positions) {
   Reservation reservation;
   int num_unused = 0;  // of the cached ones
   const size_t block_size = static_cast<size_t>(block_size_);
   for (size_t begin = 0; begin + block_size < token_ids.size();
        begin += block_size) {
-    const auto found = published_.find(
-        Prefix{reservation.node, token_ids.subspan(begin, block_size)});
+    const Node after =
+        Before(reservation.node,
+               PromptPositionsOf(reservation.num_cached, prompt_positions));
+    const auto found =
+        published_.find(Prefix{after, token_ids.subspan(begin, block_size)});
     if (found == published_.end() || reservation.num_cached == num_blocks) {
       break;
     }

@@ -32,6 +32,14 @@ class BlockPool {
   using Node = uint64_t;
   static constexpr Node kRoot = 0;
 
+  // A prefix whose next block begins with so many positions that were computed
+  // as a prompt's (kernels/prompt_products.h): keys and values of the same
+  // tokens differ. What is published after one is not found after another.
+  // 0 to block_size() positions; of 0 it is `node` itself.
+  static constexpr Node Before(Node node, int prompt_positions) {
+    return node | static_cast<Node>(prompt_positions) << 48;
+  }
+
   // Blocks of `block_size` tokens. Without `cache` nothing is ever shared.
   BlockPool(int num_blocks, int block_size, bool cache);
   BlockPool(const BlockPool&) = delete;
@@ -47,10 +55,14 @@ class BlockPool {
     Node node = kRoot;   // of the last of those
   };
   // `num_blocks` blocks of one sequence, as many as can be from the cache. But
-  // at least one of token_ids is left to be computed. nullopt, and nothing
+  // at least one of token_ids is left to be computed. Of the positions the
+  // first `prompt_positions` are computed as a prompt's. nullopt, and nothing
   // changed, when there are too few.
   absl::optional<Reservation> Reserve(int num_blocks,
-                                      absl::Span<const int32_t> token_ids);
+                                      absl::Span<const int32_t> token_ids,
+                                      int prompt_positions = 0);
+  // Of the positions of block `index`.
+  int PromptPositionsOf(int index, int prompt_positions) const;
 
   // `block`, reserved by the caller, holds `token_ids` [block_size] after the
   // prefix `parent` and will not change any more. Returns the prefix that ends

@@ -15,9 +15,11 @@ int BlockSequence::NumBlocks(int max_length, int num_slots, int block_size) {
 }
 
 BlockSequence::BlockSequence(BlockPool* pool, int max_length,
-                             BlockPool::Reservation reservation, int num_slots)
+                             BlockPool::Reservation reservation, int num_slots,
+                             int prompt_positions)
     : blocks_(pool),
       max_length_(max_length),
+      prompt_positions_(prompt_positions),
       length_(reservation.num_cached * pool->block_size()),
       version_(pool->NewVersion()),
       block_table_(std::move(reservation.blocks)),
@@ -92,7 +94,7 @@ void BlockSequence::Share(absl::Span<const int32_t> token_ids) {
   // Not what is settled but not filled yet.
   const int end = std::min(static_cast<int>(token_ids.size()), length_);
   for (; (shared_blocks_ + 1) * size <= end; ++shared_blocks_) {
-    node_ = blocks_->Publish(node_, BlockOf(token_ids, shared_blocks_),
+    node_ = blocks_->Publish(parent(), BlockOf(token_ids, shared_blocks_),
                              block_table_[static_cast<size_t>(shared_blocks_)]);
   }
 }
@@ -108,14 +110,14 @@ TakenOver BlockSequence::TakeOver(absl::Span<const int32_t> token_ids,
     // What it had begun of that block is given up.
     int32_t& block = block_table_[static_cast<size_t>(shared_blocks_)];
     const auto ids = BlockOf(token_ids, shared_blocks_);
-    if (const auto shared = blocks_->TakePublished(node_, ids)) {
+    if (const auto shared = blocks_->TakePublished(parent(), ids)) {
       blocks_->Release({&block, 1});
       block = shared->block;
       node_ = shared->node;
     } else if (taken.blocks >= most_blocks) {
-      taken.more = blocks_->IsKept(node_, ids);
+      taken.more = blocks_->IsKept(parent(), ids);
       break;
-    } else if (const auto brought = blocks_->Bring(node_, ids, block)) {
+    } else if (const auto brought = blocks_->Bring(parent(), ids, block)) {
       node_ = *brought;
       taken.brought += next - length_;
       ++taken.blocks;

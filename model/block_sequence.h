@@ -25,7 +25,8 @@ class BlockSequence : public Sequence {
  public:
   // With what Reserve gave for NumBlocks. `pool` outlives it.
   BlockSequence(BlockPool* pool, int max_length,
-                BlockPool::Reservation reservation, int num_slots = 0);
+                BlockPool::Reservation reservation, int num_slots = 0,
+                int prompt_positions = 0);
   ~BlockSequence() override;  // gives the blocks back
   BlockSequence(const BlockSequence&) = delete;
   BlockSequence& operator=(const BlockSequence&) = delete;
@@ -38,6 +39,10 @@ class BlockSequence : public Sequence {
   void Share(absl::Span<const int32_t> token_ids) override;
   TakenOver TakeOver(absl::Span<const int32_t> token_ids,
                      int most_blocks) override;
+
+  // Of its positions the first ones, which are computed as a prompt's
+  // (kernels/prompt_products.h).
+  int prompt_positions() const { return prompt_positions_; }
 
   // Blocks of `block_size` that such a sequence needs: positions and slots have
   // blocks of their own. max_length >= 1.
@@ -76,12 +81,19 @@ class BlockSequence : public Sequence {
   kernels::KvSlot SlotAt(int slot) const;
   kernels::KvSlot PositionAt(int position) const;
 
+  // What a block that comes next is published after.
+  BlockPool::Node parent() const {
+    return BlockPool::Before(
+        node_, blocks_->PromptPositionsOf(shared_blocks_, prompt_positions_));
+  }
+
   // Token ids of block `index`.
   absl::Span<const int32_t> BlockOf(absl::Span<const int32_t> token_ids,
                                     int index) const;
 
   BlockPool* const blocks_;
   const int max_length_;
+  const int prompt_positions_;
   int length_;
   uint64_t version_;
   std::vector<int32_t> block_table_;  // of positions, and after them slots

@@ -11,9 +11,10 @@
 namespace nacre::model {
 
 KvSequence::KvSequence(KvPool* pool, int max_length,
-                       BlockPool::Reservation reservation, int num_slots)
+                       BlockPool::Reservation reservation, int num_slots,
+                       int prompt_positions)
     : BlockSequence(pool->blocks_.get(), max_length, std::move(reservation),
-                    num_slots),
+                    num_slots, prompt_positions),
       pool_(pool) {}
 
 void KvSequence::Move(absl::Span<const kernels::KvMove> moves) {
@@ -120,7 +121,8 @@ absl::Status KvPool::AddStore(const KvStoreOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<KvSequence>> KvPool::Reserve(
-    int max_length, absl::Span<const int32_t> token_ids, int num_slots) {
+    int max_length, absl::Span<const int32_t> token_ids, int num_slots,
+    int prompt_positions) {
   NACRE_CHECK(max_length >= 1, "a sequence of no positions");
   NACRE_CHECK(num_slots >= 0, "a negative number of slots");
   // No cached block may come to stand where slots are.
@@ -128,7 +130,7 @@ absl::StatusOr<std::unique_ptr<KvSequence>> KvPool::Reserve(
   const int needed =
       BlockSequence::NumBlocks(max_length, num_slots, kBlockSize);
   absl::optional<BlockPool::Reservation> reservation =
-      blocks_->Reserve(needed, token_ids);
+      blocks_->Reserve(needed, token_ids, prompt_positions);
   if (!reservation.has_value()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "a sequence of ", max_length, " positions",
@@ -136,8 +138,8 @@ absl::StatusOr<std::unique_ptr<KvSequence>> KvPool::Reserve(
         " needs ", int64_t{needed} * kBlockSize, " of KV cache, ",
         free_tokens(), " of ", capacity_tokens(), " are free"));
   }
-  return std::unique_ptr<KvSequence>(
-      new KvSequence(this, max_length, *std::move(reservation), num_slots));
+  return std::unique_ptr<KvSequence>(new KvSequence(
+      this, max_length, *std::move(reservation), num_slots, prompt_positions));
 }
 
 }  // namespace nacre::model

@@ -39,7 +39,7 @@ class KvSequence : public BlockSequence {
  private:
   friend class KvPool;
   KvSequence(KvPool* pool, int max_length, BlockPool::Reservation reservation,
-             int num_slots);
+             int num_slots, int prompt_positions);
   void Move(absl::Span<const kernels::KvMove> moves) override;
 
   KvPool* pool_;
@@ -84,10 +84,10 @@ class KvPool {
   // RESOURCE_EXHAUSTED (with the numbers) if too few blocks are free. Room is
   // ReservedTokens(max_length, num_slots), `max_length` >= 1. The
   // sequence starts with what the cache has of token_ids, all but one of them
-  // at most.
+  // at most. `prompt_positions`: BlockSequence's.
   absl::StatusOr<std::unique_ptr<KvSequence>> Reserve(
       int max_length, absl::Span<const int32_t> token_ids = {},
-      int num_slots = 0);
+      int num_slots = 0, int prompt_positions = 0);
 
   // Queues the copies of all paths that sequences have kept: together, since a
   // device takes its time for each queueing. Before anything reads the layers.

@@ -106,6 +106,45 @@ TEST_F(BlockSequenceTest, EvictedBlocksAreGone) {
   EXPECT_EQ(pool_.num_available(), 5);
 }
 
+// What was computed as a prompt has other keys and values.
+TEST_F(BlockSequenceTest, SharesOnlyWhatWasComputedAlike) {
+  const auto of_prompt = [this](int prompt_positions) {
+    auto reservation = pool_.Reserve(3, ids_, prompt_positions);
+    EXPECT_TRUE(reservation.has_value());
+    return std::make_unique<BlockSequence>(&pool_, 9, *std::move(reservation),
+                                           0, prompt_positions);
+  };
+  {
+    const auto first = of_prompt(6);
+    EXPECT_EQ(first->prompt_positions(), 6);
+    first->Append(9);
+    first->Share(ids_);
+  }
+  // The second block ends after the prompt, in its middle, or before it.
+  for (const auto& [prompt_positions, length] :
+       {std::pair(0, 0), std::pair(3, 0), std::pair(4, 4), std::pair(5, 4),
+        std::pair(6, 8), std::pair(7, 4), std::pair(8, 4), std::pair(9, 4)}) {
+    EXPECT_EQ(of_prompt(prompt_positions)->length(), length)
+        << prompt_positions;
+    auto reservation = pool_.Reserve(3, {});
+    BlockSequence late(&pool_, 9, *std::move(reservation), 0, prompt_positions);
+    EXPECT_EQ(late.TakeOver(ids_, 0).positions, length) << prompt_positions;
+  }
+}
+
+// A block after another is found with it alone.
+TEST_F(BlockSequenceTest, BlocksAfterOthersAreOthers) {
+  for (const int prompt_positions : {0, 2}) {
+    auto reservation = pool_.Reserve(2, ids_, prompt_positions);
+    BlockSequence sequence(&pool_, 8, *std::move(reservation), 0,
+                           prompt_positions);
+    EXPECT_EQ(sequence.length(), 0);
+    sequence.Append(8);
+    sequence.Share(ids_);
+  }
+  EXPECT_EQ(pool_.num_cached(), 4);
+}
+
 TEST_F(BlockSequenceTest, WithoutACacheThereIsNothingToTake) {
   BlockPool pool(8, kSize, /*cache=*/false);
   BlockSequence first(&pool, 8, *pool.Reserve(2, {}));

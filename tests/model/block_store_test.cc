@@ -111,6 +111,27 @@ TEST_F(BlockStoreTest, OnlyTheSamePrefixIsBrought) {
   EXPECT_EQ(New(moved)->TakeOver(moved, kAll), TakenOver());
 }
 
+TEST_F(BlockStoreTest, OnlyWhatWasComputedAlikeIsBrought) {
+  Keep(10);
+  const auto of_prompt = [this](int prompt_positions) {
+    auto reservation = pool_.Reserve(5, ids_, prompt_positions);
+    EXPECT_TRUE(reservation.has_value());
+    return std::make_unique<BlockSequence>(&pool_, 9, *std::move(reservation),
+                                           0, prompt_positions);
+  };
+  {
+    const auto first = of_prompt(5);
+    first->Append(9);
+    first->Share(ids_);
+  }
+  for (const auto& [prompt_positions, length] :
+       {std::pair(0, 0), std::pair(4, 4), std::pair(5, 8), std::pair(6, 4)}) {
+    Lose();
+    EXPECT_EQ(of_prompt(prompt_positions)->TakeOver(ids_, kAll).brought, length)
+        << prompt_positions;
+  }
+}
+
 TEST_F(BlockStoreTest, ATokenIsLeftToBeComputed) {
   Keep(10);
   Compute(ids_);
