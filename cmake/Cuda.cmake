@@ -54,6 +54,12 @@ if(NACRE_HAVE_CUDA)
   endif()
 endif()
 
+# cublasLt likewise, where its header is.
+if(NACRE_HAVE_CUDA)
+  find_path(NACRE_CUBLASLT_INCLUDE_DIR cublasLt.h
+            HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+endif()
+
 # nacre_cuda_target(NAME): how our CUDA code is compiled. --fmad=false: as
 # -ffp-contract=off (CMakeLists.txt).
 function(nacre_cuda_target name)

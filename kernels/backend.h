@@ -38,7 +38,8 @@
 
 namespace nacre::kernels {
 
-class TokenDrawer;  // kernels/token_drawer.h
+class PromptProducts;  // kernels/prompt_products.h
+class TokenDrawer;     // kernels/token_drawer.h
 
 class Backend : public MemoryOps,
                 public ProductOps,
@@ -95,6 +96,9 @@ class Backend : public MemoryOps,
 
   // Draws tokens on the device; its owner is the backend. Null: it does not.
   virtual TokenDrawer* token_drawer() { return nullptr; }
+
+  // Multiplies rows of prompts otherwise than others; likewise.
+  virtual PromptProducts* prompt_products() { return nullptr; }
 };
 
 }  // namespace nacre::kernels

@@ -46,6 +46,27 @@ absl::Status CheckCores(const std::vector<int>& cpus) {
 
 }  // namespace
 
+absl::Status CheckPrefill(const BackendOptions& options) {
+  if (options.prefill == kOwnPrefill) return absl::OkStatus();
+  if (options.prefill != kCublasPrefill) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--prefill is \"", options.prefill,
+                     "\", expected \"own\" or \"cublas\""));
+  }
+  if (options.kind != "cuda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--prefill cublas needs --backend cuda, it is ", options.kind));
+  }
+  NACRE_ASSIGN_OR_RETURN(const WeightType type,
+                         ParseWeightType(options.weights));
+  if (type == WeightType::kAuto || type == WeightType::kBF16 ||
+      type == WeightType::kBF16A16) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--prefill cublas needs bf16 weights, --weights is ", options.weights));
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options) {
   NACRE_ASSIGN_OR_RETURN(const WeightType weight_type,
@@ -55,6 +76,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
   const DType kv_type = asked_kv_type.value_or(
       AutoKvType(options.kind, weight_type, options.bf16_checkpoint));
   NACRE_RETURN_IF_ERROR(CheckCores(options.cpus));
+  NACRE_RETURN_IF_ERROR(CheckPrefill(options));
   const bool on_host = options.kind == "reference" || options.kind == "cpu";
   if (on_host && weight_type == WeightType::kFp8) {
     return absl::UnimplementedError(absl::StrCat(
@@ -83,6 +105,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
 #ifdef NACRE_WITH_CUDA
     CudaBackendOptions cuda;
     cuda.graphs = options.graphs;
+    cuda.cublas_prompts = options.prefill == kCublasPrefill;
+    cuda.cublas_library = options.cublas_library;
     return CreateCudaBackend(
         {options.device, options.max_memory_bytes, options.overlap},
         weight_type, kv_type, cuda);

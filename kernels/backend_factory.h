@@ -14,6 +14,14 @@
 
 namespace nacre::kernels {
 
+inline constexpr char kOwnPrefill[] = "own";
+inline constexpr char kCublasPrefill[] = "cublas";
+// The help of every --prefill.
+inline constexpr char kPrefillHelp[] =
+    "what multiplies rows of prompts: own, the kernels of all other rows; or "
+    "cublas, of a target on cuda with bf16 weights, for which cublasLt must be "
+    "on the machine: it keeps the weights twice, and changes outputs";
+
 struct BackendOptions {
   std::string kind = "cpu";  // "reference", "cpu" or "cuda"
   // Cores for compute threads, one thread each; kAnyCpu: an unpinned one;
@@ -40,13 +48,23 @@ struct BackendOptions {
   // that start while the one before them ends. Off to see what they are worth.
   bool graphs = true;
   bool overlap = true;
+  // What multiplies rows of prompts: "own", as all others, or "cublas"
+  // (kernels/prompt_products.h), of cuda only; and cublasLt's file. Empty: the
+  // machine's.
+  std::string prefill = kOwnPrefill;
+  std::string cublas_library;
 };
 
+// Of `prefill`. INVALID_ARGUMENT: another name, or "cublas" without the backend
+// or weights that it needs.
+absl::Status CheckPrefill(const BackendOptions& options);
+
 // INVALID_ARGUMENT for an unknown kind, weight type, KV type, core or device,
-// and for several devices;
+// for several devices, and as of CheckPrefill;
 // UNIMPLEMENTED for a backend that this build lacks, or weights that the
 // backend lacks; FAILED_PRECONDITION with CUDA's own message where there is no
-// GPU or no driver; RESOURCE_EXHAUSTED.
+// GPU or no driver, and where cublasLt is asked for and missing;
+// RESOURCE_EXHAUSTED.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 

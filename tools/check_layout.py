@@ -231,6 +231,9 @@ TESTED_BY = {
     **{f"kernels/cuda/{name}": "tests/kernels/cuda/cuda_backend_test.cc"
        for name in ("attention.cu", "cuda_memory.cc", "cuda_row_ops.cc",
                     "elementwise.cu", "f32_gemm.cu", "norm.cu", "store_kv.cu")},
+    **{f"kernels/cuda/{name}": "tests/kernels/cuda/cublas_lt_test.cc"
+       for name in ("cuda_library.cc", "no_cublas_lt.cc")},
+    "kernels/cuda/prompt_rows.cu": "tests/kernels/cuda/cublas_prompts_test.cc",
     **{f"kernels/cuda/{name}": "tests/model/device_draw_test.cc"
        for name in ("cuda_token_drawer.cc", "draw_tokens.cu")},
     "kernels/reference/reference_backend.cc":

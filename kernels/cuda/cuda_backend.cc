@@ -48,17 +48,23 @@ const float* RowsFrom(const float* x, int first, int cols) {
 CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
                          std::unique_ptr<cuda::Staging> staging,
                          WeightType weight_type, DType kv_type,
-                         CudaBackendOptions options)
+                         CudaBackendOptions options,
+                         std::unique_ptr<cuda::CublasLt> cublas)
     : CudaRowOps(std::move(device), std::move(staging)),
       weight_type_(weight_type),
       kv_type_(kv_type),
-      options_(options),
+      options_(std::move(options)),
       batch_(device_.get(), staging_.get()),
-      token_drawer_(device_.get(), staging_.get()) {}
+      token_drawer_(device_.get(), staging_.get()),
+      prompts_(cublas == nullptr ? nullptr
+                                 : std::make_unique<cuda::CublasPrompts>(
+                                       device_.get(), std::move(cublas))) {}
 
 std::string CudaBackend::numerics_id() const {
   return absl::StrCat("cuda-", device_->sm(), WeightTypeSuffix(weight_type_),
-                      kv_type_ == DType::kBF16 ? "-kvbf16-v3" : "-kvf32-v2");
+                      kv_type_ == DType::kBF16 ? "-kvbf16-v3" : "-kvf32-v2",
+                      prompts_ == nullptr ? "" : "-",
+                      prompts_ == nullptr ? "" : prompts_->numerics());
 }
 
 std::string CudaBackend::description() const {
@@ -66,7 +72,9 @@ std::string CudaBackend::description() const {
 }
 
 void CudaBackend::RunStep(int rows, absl::FunctionRef<void()> ops) {
-  if (!options_.graphs || rows > kMostGraphRows) return ops();
+  // A recording takes our kernels alone.
+  const bool has_prompts = prompts_ != nullptr && !prompts_->runs().empty();
+  if (!options_.graphs || rows > kMostGraphRows || has_prompts) return ops();
   device_->BeginStep(&graphs_);
   ops();
   device_->EndStep();
@@ -102,6 +110,21 @@ absl::StatusOr<std::unique_ptr<PackedTable>> CudaBackend::PackTable(
 void CudaBackend::MultiplyRounded(WriteRounded write, int rows,
                                   const cuda::CudaMatrix& w,
                                   const float* residual, float* y) {
+  int row = 0;
+  if (w.prompt() != nullptr) {
+    for (const PromptRun& run : prompts_->runs()) {
+      MultiplyRows(write, row, run.first_row, w, residual, y);
+      row = run.first_row + run.count;
+      NACRE_CHECK(row <= rows, "more rows of prompts than rows");
+      prompts_->Multiply(write, run, w, residual, y);
+    }
+  }
+  MultiplyRows(write, row, rows, w, residual, y);
+}
+
+void CudaBackend::MultiplyRows(WriteRounded write, int first, int end,
+                               const cuda::CudaMatrix& w, const float* residual,
+                               float* y) {
   cuda::GemmArgs args;
   args.format = *w.format();
   args.weights = w.data();
@@ -111,9 +134,9 @@ void CudaBackend::MultiplyRounded(WriteRounded write, int rows,
   args.outputs = w.rows();
   args.order_outputs = w.order_outputs();
   args.inputs = w.padded_cols();
-  for (int row = 0; row < rows; row += kPassRows) {
+  for (int row = first; row < end; row += kPassRows) {
     const size_t done = static_cast<size_t>(row) * w.rows();
-    args.rows = std::min(kPassRows, rows - row);
+    args.rows = std::min(kPassRows, end - row);
     args.results = y + done;
     if (residual != nullptr) args.residual = residual + done;
     if (!device_->Check(write(device_->queue(), row, args.rows,
@@ -330,8 +353,19 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
                          cuda::Device::Open(device));
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Staging> staging,
                          cuda::Staging::Create(opened.get()));
+  std::unique_ptr<cuda::CublasLt> cublas;
+  if (options.cublas_prompts) {
+    auto library = cuda::OpenCublasLt(options.cublas_library);
+    if (!library.ok()) {
+      return absl::Status(
+          library.status().code(),
+          absl::StrCat("--prefill cublas: ", library.status().message()));
+    }
+    cublas = *std::move(library);
+  }
   return std::make_unique<CudaBackend>(std::move(opened), std::move(staging),
-                                       weight_type, kv_type, options);
+                                       weight_type, kv_type, std::move(options),
+                                       std::move(cublas));
 }
 
 }  // namespace nacre::kernels

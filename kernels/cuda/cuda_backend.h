@@ -24,6 +24,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/cublas_lt.h"
+#include "kernels/cuda/cublas_prompts.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/cuda_row_ops.h"
 #include "kernels/cuda/cuda_token_drawer.h"
@@ -35,7 +37,7 @@
 
 namespace nacre::kernels {
 
-// None decides bits.
+// None but the last decides bits.
 struct CudaBackendOptions {
   // Partial results of attention that are kept at a time, if a row needs no
   // more: 64 heads of 128 do after 229,000 positions. The first step allocates
@@ -46,13 +48,18 @@ struct CudaBackendOptions {
   // Blocks of attention that are worth all splits of their tiles of a prompt;
   // none: three for each four multiprocessors of the device.
   absl::optional<int> least_whole_blocks;
+  // Whether rows of prompts are multiplied by cublasLt, and its file; empty:
+  // the machine's.
+  bool cublas_prompts = false;
+  std::string cublas_library;
 };
 
 class CudaBackend : public cuda::CudaRowOps {
  public:
   CudaBackend(std::unique_ptr<cuda::Device> device,
               std::unique_ptr<cuda::Staging> staging, WeightType weight_type,
-              DType kv_type, CudaBackendOptions options = {});
+              DType kv_type, CudaBackendOptions options = {},
+              std::unique_ptr<cuda::CublasLt> cublas = nullptr);
 
   std::string numerics_id() const override;
   DType kv_type() const override { return kv_type_; }
@@ -86,6 +93,7 @@ class CudaBackend : public cuda::CudaRowOps {
                  absl::Span<const RowContext> contexts, const KvLayer& layer,
                  float* out) override;
   TokenDrawer* token_drawer() override { return &token_drawer_; }
+  PromptProducts* prompt_products() override { return prompts_.get(); }
 
   // Of these the fused kernels. `normed` and `gated` are used only where
   // products are float32.
@@ -100,10 +108,7 @@ class CudaBackend : public cuda::CudaRowOps {
                    const KvLayer& layer) override;
 
  private:
-  // Queues what writes rows [first, first + count) of a product's inputs,
-  // rounded to bf16 and padded.
-  using WriteRounded = absl::FunctionRef<cudaError_t(
-      const cuda::Queue& queue, int first, int count, uint16_t* out)>;
+  using WriteRounded = cuda::CublasPrompts::WriteRounded;
 
   cuda::AttentionCut CutOf(int num_heads, const KvLayer& layer) const;
 
@@ -118,6 +123,9 @@ class CudaBackend : public cuda::CudaRowOps {
                    const float* residual, float* y);
   void MultiplyRounded(WriteRounded write, int rows, const cuda::CudaMatrix& w,
                        const float* residual, float* y);
+  // Rows [first, end) of it, by our kernels.
+  void MultiplyRows(WriteRounded write, int first, int end,
+                    const cuda::CudaMatrix& w, const float* residual, float* y);
 
   const WeightType weight_type_;
   const DType kv_type_;
@@ -125,6 +133,7 @@ class CudaBackend : public cuda::CudaRowOps {
   cuda::StepGraphs graphs_;
   cuda::PagedBatch batch_;
   cuda::CudaTokenDrawer token_drawer_;
+  const std::unique_ptr<cuda::CublasPrompts> prompts_;  // null: none
   // Grown by Pack: bf16 activations of one pass over the largest weights, and
   // partial sums.
   std::unique_ptr<Buffer> activations_;
@@ -134,7 +143,7 @@ class CudaBackend : public cuda::CudaRowOps {
   std::unique_ptr<Buffer> moves_;
 };
 
-// Errors of cuda::Device::Open and cuda::Staging::Create.
+// Errors of cuda::Device::Open, cuda::Staging::Create and cuda::OpenCublasLt.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type,
     CudaBackendOptions options = {});

@@ -68,8 +68,7 @@ Layout LayoutOf(const StackedWeights& weights, WeightType type) {
     layout.bytes = layout.unit_bytes * rows;
     return layout;
   }
-  layout.padded_cols =
-      (weights.cols() + kVectorInputs - 1) / kVectorInputs * kVectorInputs;
+  layout.padded_cols = PaddedInputs(weights.cols());
   layout.bytes =
       GemmWeightBytes(*layout.format, weights.rows(), layout.padded_cols);
   layout.unit_bytes = PackedTileBytes(*layout.format, weights.cols());

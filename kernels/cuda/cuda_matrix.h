@@ -1,18 +1,20 @@
 // Weights on the device: float32, or one of the formats that the tensor cores
 // multiply (gemm_layout.h).
 //
-// Immutable once filled; own their memory.
+// Immutable once filled, but for what prompts add; own their memory.
 
 #ifndef KERNELS_CUDA_CUDA_MATRIX_H_
 #define KERNELS_CUDA_CUDA_MATRIX_H_
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm_layout.h"
@@ -20,6 +22,17 @@
 #include "kernels/weight_type.h"
 
 namespace nacre::kernels::cuda {
+
+// Inputs of a product with a format, of which the last are zeros.
+inline int PaddedInputs(int cols) {
+  return (cols + kVectorInputs - 1) / kVectorInputs * kVectorInputs;
+}
+
+// A matrix as cublasLt reads it (cublas_prompts.h).
+struct PromptWeights {
+  std::unique_ptr<Buffer> rows;  // bf16 [rows, padded_cols]
+  std::shared_ptr<const CublasLt::Product> product;
+};
 
 class CudaMatrix : public PackedMatrix {
  public:
@@ -40,7 +53,8 @@ class CudaMatrix : public PackedMatrix {
   int64_t size_bytes() const override {
     return static_cast<int64_t>(
         memory_->size_bytes() +
-        (scales_ == nullptr ? 0 : scales_->size_bytes()));
+        (scales_ == nullptr ? 0 : scales_->size_bytes()) +
+        (prompt_ == nullptr ? 0 : prompt_->rows->size_bytes()));
   }
 
   // None: float32, row-major.
@@ -54,12 +68,18 @@ class CudaMatrix : public PackedMatrix {
   const float* scales() const {
     return scales_ == nullptr ? nullptr : scales_->f32();
   }
+  // Null: all rows are multiplied with data().
+  const PromptWeights* prompt() const { return prompt_.get(); }
+  void set_prompt(std::unique_ptr<PromptWeights> prompt) {
+    prompt_ = std::move(prompt);
+  }
 
  private:
   CudaMatrix() = default;
 
   std::unique_ptr<Buffer> memory_;
   std::unique_ptr<Buffer> scales_;
+  std::unique_ptr<PromptWeights> prompt_;
   int rows_ = 0;
   int cols_ = 0;
   int padded_cols_ = 0;

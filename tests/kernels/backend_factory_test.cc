@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/cpu_quota.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -71,6 +72,29 @@ TEST(CreateBackendTest, CudaKeepsNoKeysInIntegers) {
             absl::UnimplementedError("the cuda backend keeps no int8 keys and "
                                      "values, expected \"auto\", \"f32\" or "
                                      "\"bf16\""));
+}
+
+TEST(CreateBackendTest, PromptsByCublasNeedCudaAndBf16) {
+  for (const char* kind : {"cpu", "reference"}) {
+    EXPECT_EQ(CreateStatus({.kind = kind, .prefill = "cublas"}),
+              absl::InvalidArgumentError(absl::StrCat(
+                  "--prefill cublas needs --backend cuda, it is ", kind)));
+    EXPECT_TRUE(CreateStatus({.kind = kind, .prefill = "own"}).ok());
+  }
+  EXPECT_EQ(CreateStatus({.prefill = "mkl"}),
+            absl::InvalidArgumentError("--prefill is \"mkl\", expected "
+                                       "\"own\" or \"cublas\""));
+  for (const char* weights : {"f32", "int8", "int4", "fp8"}) {
+    EXPECT_EQ(
+        CreateStatus({.kind = "cuda", .weights = weights, .prefill = "cublas"}),
+        absl::InvalidArgumentError(absl::StrCat(
+            "--prefill cublas needs bf16 weights, --weights is ", weights)));
+  }
+  for (const char* weights : {"auto", "bf16", "bf16a16"}) {
+    EXPECT_TRUE(
+        CheckPrefill({.kind = "cuda", .weights = weights, .prefill = "cublas"})
+            .ok());
+  }
 }
 
 TEST(CreateBackendTest, RefusesAnUnknownWeightType) {

@@ -486,6 +486,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
   return cudaSuccess;
 }
 
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t run,
+                               void* data) {
+  const Lock lock(DeviceMutex());
+  if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
+  Enqueue(DeviceOf(stream), [=] { run(data); });
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
   cudaMemsetAsync(data, value, bytes, nullptr);
   return cudaDeviceSynchronize();
