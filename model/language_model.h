@@ -204,13 +204,23 @@ class LanguageModel {
     return absl::InvalidArgumentError("slots of a model that has none");
   }
 
+  // As NewTreeSequence. Rows of the first positions, so many, may have other
+  // bits than if they were not among them: the same request must always say the
+  // same number, also when it is opened again. Above it is 0.
+  virtual absl::StatusOr<std::unique_ptr<Sequence>> NewPromptSequence(
+      int /*prompt_positions*/, int max_length, int num_slots,
+      absl::Span<const int32_t> token_ids) {
+    if (num_slots == 0) return NewSequenceWithPrefix(max_length, token_ids);
+    return NewTreeSequence(max_length, num_slots, token_ids);
+  }
+
   // Sequences share full blocks of so many positions; 0: they share nothing.
   virtual int shared_block_size() const { return 0; }
   // How many blocks all sequences together should copy in TakeOver between two
-  // steps, which wait for that long. 0: nothing is kept beside the KV cache.
+  // steps. 0: nothing is kept beside the KV cache.
   virtual int blocks_brought_at_once() const { return 0; }
 
-  // KV positions not reserved by any sequence.
+  // Positions that no sequence has reserved.
   virtual int64_t kv_free_tokens() const = 0;
 
   // Runs the rows of all sequences as one batch and appends their KV, or keeps
@@ -239,8 +249,7 @@ class LanguageModel {
   // norm, in batch order: [sum of num_logits, hidden_size]. Valid until the
   // next call. Empty where the model shows none.
   virtual kernels::FloatView final_hidden() { return {}; }
-  // For heads beside the model's own, over the same hidden states. Absent where
-  // the model shows none.
+  // For heads over the same hidden states. Absent where the model shows none.
   virtual absl::optional<VocabularyHead> vocabulary_head() const {
     return absl::nullopt;
   }
@@ -260,8 +269,7 @@ class LanguageModel {
     return {};
   }
 
-  // For drafts that attend to what the model has kept. Absent where the model
-  // shows none.
+  // For drafts that attend to what it has kept. Absent where it shows none.
   virtual absl::optional<KeptKv> kept_kv() const { return absl::nullopt; }
   // As RowContext::block_table: where KeptKv has positions 0..length()-1 of one
   // of its sequences, paths that were kept included. Valid until the sequence
@@ -271,21 +279,19 @@ class LanguageModel {
     return nullptr;
   }
 
-  // Of a draft that attends to keys and values of its target, when that runs
-  // elsewhere; null: it is no such draft.
+  // Of a draft that attends to its target's keys and values; null: it does not.
   virtual RowReader* row_reader() { return nullptr; }
 
-  // Asked on its thread by a Forward that is under way, now and then (between
-  // layers). True ends it with ABORTED, and no sequence has changed its length.
-  // Null: it asks nothing. A model whose forward cannot be ended early, because
-  // its device has all of it queued, may leave this out.
+  // Asked on its thread by a Forward that is under way, between layers. True
+  // ends it with ABORTED, and no sequence has changed its length. Null: it asks
+  // nothing. A model whose device has all of a forward queued may leave it out.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): others keep it.
   virtual void SetInterrupt(std::function<bool()> interrupt) {
     static_cast<void>(interrupt);
   }
 
-  // Rises while a Forward makes progress, as it finishes layers, so that a slow
-  // one can be told from a hung one. Any thread may ask.
+  // Rises as a Forward finishes layers: a slow one is not a hung one. Any
+  // thread may ask.
   virtual uint64_t forward_progress() const { return 0; }
 };
 

@@ -44,6 +44,12 @@ class PacedModel final : public ForwardedModel<LanguageModel> {
       int max_length) override {
     return model_->NewSequence(max_length);
   }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewPromptSequence(
+      int prompt_positions, int max_length, int num_slots,
+      absl::Span<const int32_t> token_ids) override {
+    return model_->NewPromptSequence(prompt_positions, max_length, num_slots,
+                                     token_ids);
+  }
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
   bool draws_tokens() const override { return model_->draws_tokens(); }

@@ -26,10 +26,27 @@ void StepRows::Clear() {
     angles.sin.clear();
   }
   head_runs_.clear();
+  prompt_runs_.clear();
   num_logit_rows_ = 0;
 }
 
+void StepRows::AddPromptRow(const BlockSequence& sequence, int position) {
+  if (position >= sequence.prompt_positions()) return;
+  const int row = size();
+  if (!prompt_runs_.empty()) {
+    kernels::PromptRun& last = prompt_runs_.back();
+    if (last.first_row + last.count == row &&
+        last.position + last.count == position &&
+        contexts_.back().block_table == sequence.block_table()) {
+      ++last.count;
+      return;
+    }
+  }
+  prompt_runs_.push_back({row, position, 1});
+}
+
 void StepRows::AddRow(const BlockSequence& sequence, int position) {
+  AddPromptRow(sequence, position);
   contexts_.push_back({sequence.block_table(), position});
   if (has_positions_) positions_.push_back(position);
   for (RowAngles& angles : angles_) {

@@ -13,6 +13,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/memory_ops.h"
+#include "kernels/prompt_products.h"
 #include "model/activations.h"
 #include "model/block_sequence.h"
 #include "model/config.h"
@@ -52,12 +53,19 @@ class StepRows {
   // Rows that yield logits.
   absl::Span<const Run> head_runs() const { return head_runs_; }
   int num_logit_rows() const { return num_logit_rows_; }
+  // Rows at positions that are computed as a prompt's.
+  absl::Span<const kernels::PromptRun> prompt_runs() const {
+    return prompt_runs_;
+  }
 
   // Queues the copy of the rows' angles, and of their positions where the model
   // has learned some, to the device.
   void SendPositions(kernels::MemoryOps* memory, Activations* to) const;
 
  private:
+  // Of the row that is added next.
+  void AddPromptRow(const BlockSequence& sequence, int position);
+
   // Of one table: host copies of the rows' angles.
   struct RowAngles {
     RopeTable rope;
@@ -72,6 +80,7 @@ class StepRows {
   std::vector<kernels::RowContext> contexts_;
   std::vector<kernels::KvSlot> tails_;  // of all rows that have one
   std::vector<Run> head_runs_;
+  std::vector<kernels::PromptRun> prompt_runs_;
   int num_logit_rows_ = 0;
 };
 

@@ -9,7 +9,9 @@
 #include "common/check.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
+#include "kernels/prompt_products.h"
 #include "model/config_fields.h"
+#include "model/prompt_weights.h"
 
 namespace nacre::model {
 namespace {
@@ -128,6 +130,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   NACRE_ASSIGN_OR_RETURN(
       model->weights_,
       LoadWeights(*checkpoint, whole, backend, options.progress, shard));
+  NACRE_RETURN_IF_ERROR(AddPromptWeights(&model->weights_, backend));
   int64_t kv_bytes = options.kv_cache_bytes;
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (memory.has_value() && options.kv_budget.has_value()) {
@@ -172,12 +175,16 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   return model;
 }
 
-absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewTreeSequence(
-    int max_length, int num_slots, absl::Span<const int32_t> token_ids) {
+absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewPromptSequence(
+    int prompt_positions, int max_length, int num_slots,
+    absl::Span<const int32_t> token_ids) {
   NACRE_RETURN_IF_ERROR(
       CheckSequence(max_length, num_slots, info_.context_length));
-  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> sequence,
-                         kv_pool_->Reserve(max_length, token_ids, num_slots));
+  // Rows that are alike may share, whatever they are.
+  if (backend_->prompt_products() == nullptr) prompt_positions = 0;
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<KvSequence> sequence,
+      kv_pool_->Reserve(max_length, token_ids, num_slots, prompt_positions));
   // Here, not in the middle of a step.
   rows_.Reserve(std::min(max_length + num_slots, info_.context_length));
   return sequence;
@@ -277,12 +284,15 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
       ++layers_run;
     }
   };
+  kernels::PromptProducts* const prompts = backend_->prompt_products();
+  if (prompts != nullptr) prompts->SetRows(rows_.prompt_runs());
   // The host chooses experts on the way: a recording would not come so far.
   if (config_.experts.count > 0) {
     run();
   } else {
     backend_->RunStep(rows_.size(), run);
   }
+  if (prompts != nullptr) prompts->SetRows({});
   return layers_run;
 }
 

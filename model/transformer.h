@@ -57,9 +57,15 @@ class Transformer : public LanguageModel {
     return NewTreeSequence(max_length, 0, token_ids);
   }
   // INVALID_ARGUMENT also for a number of slots that is outside 0 to
-  // kMostSlots.
+  // kMostSlots. Rows of prompts are computed as the backend's PromptProducts
+  // are; without those as all others.
   absl::StatusOr<std::unique_ptr<Sequence>> NewTreeSequence(
       int max_length, int num_slots,
+      absl::Span<const int32_t> token_ids) override {
+    return NewPromptSequence(0, max_length, num_slots, token_ids);
+  }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewPromptSequence(
+      int prompt_positions, int max_length, int num_slots,
       absl::Span<const int32_t> token_ids) override;
   int shared_block_size() const override {
     return kv_pool_->prefix_cache() ? KvPool::kBlockSize : 0;

@@ -21,6 +21,7 @@
 #include "model/families.h"
 #include "model/matrix_slice.h"
 #include "model/memory_needs.h"
+#include "model/prompt_weights.h"
 #include "model/qkv_rows.h"
 #include "model/quantized/quantized_weights.h"
 
@@ -400,6 +401,7 @@ absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
     needs.weights /= shard->ranks();
     if (shard->rank() > 0) needs.tables = 0;
   }
+  needs.weights += PromptWeightBytes(config, backend);
   if (needs.loaded() <= memory->available()) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("the weights need ", needs.loaded(),

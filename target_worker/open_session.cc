@@ -99,16 +99,20 @@ absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
   if (TellsPrompt(open)) {
     shareable = shareable.first(static_cast<size_t>(open.first_prompt_logprob));
   }
+  // The prompt's last token is the first row of a step. An opening after a
+  // failover says the same.
+  const int prompt = open.prompt_length - 1;
   // The ratio test judges chains, and hidden states are shown of chains.
   if (open.num_slots > 0 &&
       open.verification == speculation::Verification::kExact &&
       open.hidden_channel == 0 && !parts.is_recorded) {
     absl::StatusOr<std::unique_ptr<model::Sequence>> sequence =
-        parts.model->NewTreeSequence(length, open.num_slots, shareable);
+        parts.model->NewPromptSequence(prompt, length, open.num_slots,
+                                       shareable);
     // Without room for slots, or slots at all, it verifies chains.
     if (sequence.ok()) return sequence;
   }
-  return parts.model->NewSequenceWithPrefix(length, shareable);
+  return parts.model->NewPromptSequence(prompt, length, 0, shareable);
 }
 
 }  // namespace

@@ -234,6 +234,7 @@ TESTED_BY = {
     **{f"kernels/cuda/{name}": "tests/kernels/cuda/cublas_lt_test.cc"
        for name in ("cuda_library.cc", "no_cublas_lt.cc")},
     "kernels/cuda/prompt_rows.cu": "tests/kernels/cuda/cublas_prompts_test.cc",
+    "model/prompt_weights.cc": "tests/model/cuda_prompts_test.cc",
     **{f"kernels/cuda/{name}": "tests/model/device_draw_test.cc"
        for name in ("cuda_token_drawer.cc", "draw_tokens.cu")},
     "kernels/reference/reference_backend.cc":

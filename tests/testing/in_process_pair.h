@@ -41,7 +41,9 @@ struct PairRequest {
 inline std::vector<int32_t> GenerateAlone(model::LanguageModel& model,
                                           const PairRequest& request) {
   const int prompt_length = static_cast<int>(request.prompt.size());
-  auto sequence = model.NewSequence(prompt_length + request.max_tokens);
+  // As the target's engine opens it (target_worker/open_session.cc).
+  auto sequence = model.NewPromptSequence(
+      prompt_length - 1, prompt_length + request.max_tokens, 0, {});
   NACRE_CHECK(sequence.ok(), "no room for a sequence");
   model::Sampler sampler(request.sampling, model.info().vocab_size);
   model::TokenHistory history(prompt_length);
