@@ -58,6 +58,12 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   using nacre::draft_worker::DraftEngine;
   using nacre::draft_worker::PolicyLibrary;
   NACRE_RETURN_IF_ERROR(RefuseOwnDrafts(worker_options.own_drafts));
+  if (worker_options.prefill.by != nacre::kernels::kOwnPrefill) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--prefill ", worker_options.prefill.by,
+                     " is for target workers: a draft's prompts are computed "
+                     "as its other rows are"));
+  }
   if (!worker_options.features.draft.empty()) {
     return absl::InvalidArgumentError(
         "--publish-features is for target workers: they compute what a draft "

@@ -85,6 +85,7 @@ WRONG_FLAGS = [
     ("draft", "weights", "int3"),
     ("target", "kv-type", "int1"),
     ("target", "tensor-parallel", 3),
+    ("target", "prefill", "mkl"),
     ("target", "max-memory", "16Gi"),
     ("target", "max-memory", -1),
     ("draft", "suffix-cache", "1e6"),

@@ -304,6 +304,7 @@ TEST(UpCommandTest, KnowsTheFlagsOfWorkersAndGateway) {
                            "max-memory",
                            "prefix-cache",
                            "tensor-parallel",
+                           "prefill",
                            "suffix-drafter",
                            "suffix-cache",
                            "medusa",
@@ -327,7 +328,7 @@ TEST(UpCommandTest, RefusesBadValuesOfWorkersFlagsItself) {
        {"--max-memory=0", "--prefix-cache=yes", "--suffix-cache=1",
         "--medusa-tree=static:/none", "--draft-step-time=x",
         "--policy-file=none=d", "--draft-device=-1", "--tensor-parallel=3",
-        "--target-step-time=", "--tensor-transport=pigeon",
+        "--prefill=mkl", "--target-step-time=", "--tensor-transport=pigeon",
         "--least-vocabulary-share=2"}) {
     const Outcome outcome =
         Nacre({"up", "--target-model=t", "--draft-model=d", flag});

@@ -34,7 +34,8 @@ class Cluster {
     worker::PaceOfSteps target_steps;    // --target-
     worker::PaceOfSteps draft_steps;     // --draft-
     worker::TensorFlags tensors;
-    worker::OwnDraftFlags own_drafts;      // of the targets
+    worker::PrefillFlags prefill;          // of the targets
+    worker::OwnDraftFlags own_drafts;      // likewise
     worker::PolicyFlags policies;          // of the drafts
     worker::VocabularyOptions vocabulary;  // likewise, but for the tokenizer
   };

@@ -60,6 +60,7 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->BeginGroup(kTargetGroup, "target-", "of the targets");
   workers.target_steps.Register(flags);
   flags->BeginGroup(kTargetGroup);
+  workers.prefill.Register(flags);
   workers.own_drafts.Register(flags);
   flags->BeginGroup(kDraftGroup);
   workers.policies.Register(flags);

@@ -268,6 +268,8 @@ absl::Status LoadWhole(const WorkerOptions& options, wire::WorkerRole role,
                        const MemoryFiles& memory, LoadedModel* loaded) {
   kernels::BackendOptions backend = options.compute.backend;
   backend.max_memory_bytes = options.compute.max_memory_bytes.value_or(0);
+  // Tokens of a draft decide nothing: its prompts are computed as all else.
+  if (role == wire::WorkerRole::kTarget) backend.prefill = options.prefill.by;
   const bool is_eagle = IsEagle(options);
   const std::string& target = options.vocabulary.target_tokenizer;
   NACRE_ASSIGN_OR_RETURN(

@@ -414,6 +414,30 @@ absl::Status NodeFlags::Validate(const ComputeFlags& compute) const {
                       /*allow_port_zero=*/false);
 }
 
+void PrefillFlags::Register(FlagSet* flags) {
+  flags->AddParsed(
+      "prefill", "NAME", by,
+      [this](const std::string& text) -> absl::Status {
+        if (text != kernels::kOwnPrefill && text != kernels::kCublasPrefill) {
+          return absl::InvalidArgumentError("not own and not cublas");
+        }
+        by = text;
+        return absl::OkStatus();
+      },
+      kernels::kPrefillHelp);
+}
+
+absl::Status PrefillFlags::Validate(const ComputeFlags& compute) const {
+  if (by == kernels::kOwnPrefill) return absl::OkStatus();
+  kernels::BackendOptions backend = compute.backend;
+  backend.prefill = by;
+  NACRE_RETURN_IF_ERROR(kernels::CheckPrefill(backend));
+  if (compute.tensor_parallel == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--prefill ", by, " and --tensor-parallel ", compute.tensor_parallel,
+      " exclude each other: ranks sum in shards of their own"));
+}
+
 void OwnDraftFlags::Register(FlagSet* flags) {
   RegisterSuffixes(this, flags);
   RegisterOwnDraftKinds(this, flags);
@@ -592,6 +616,7 @@ void WorkerOptions::Register(FlagSet* flags) {
                    "how long SIGTERM waits for open sessions");
   pace.Register(flags);
   step_time.Register(flags);
+  prefill.Register(flags);
   own_drafts.Register(flags);
   vocabulary.Register(flags);
   policies.Register(flags);
@@ -622,6 +647,7 @@ absl::Status Validate(const WorkerOptions& options) {
                      " needs --record-features, which refers to its states"));
   }
   NACRE_RETURN_IF_ERROR(options.compute.Validate());
+  NACRE_RETURN_IF_ERROR(options.prefill.Validate(options.compute));
   NACRE_RETURN_IF_ERROR(options.own_drafts.Validate());
   NACRE_RETURN_IF_ERROR(options.features.Validate());
   NACRE_RETURN_IF_ERROR(

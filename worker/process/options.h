@@ -124,6 +124,16 @@ struct FeatureFlags {
   absl::Status Validate() const;
 };
 
+// Of a target: what multiplies rows of prompts.
+struct PrefillFlags {
+  std::string by = kernels::kOwnPrefill;  // BackendOptions::prefill
+
+  // --prefill; checks its value.
+  void Register(FlagSet* flags);
+  // INVALID_ARGUMENT: a backend, weights or ranks that it does not go with.
+  absl::Status Validate(const ComputeFlags& compute) const;
+};
+
 // How a worker paces itself.
 struct PaceOptions {
   absl::Duration hang_timeout = absl::Seconds(8);
@@ -163,6 +173,7 @@ struct WorkerOptions {
   PaceOptions pace;
   PaceOfSteps step_time;
   bool gate_timeouts = true;     // of a target worker: TargetEngine::Options
+  PrefillFlags prefill;          // likewise
   OwnDraftFlags own_drafts;      // likewise
   VocabularyOptions vocabulary;  // of a draft worker
   PolicyFlags policies;          // likewise

@@ -65,6 +65,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--leader-address=h:9",
                           "--join-timeout=2m",
                           "--gate-timeouts=off",
+                          "--prefill=own",
                           "--suffix-drafter=off",
                           "--suffix-cache=2M",
                           "--medusa=heads",
@@ -113,6 +114,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->nodes.leader_address, "h:9");
   EXPECT_EQ(options->nodes.join_timeout, absl::Minutes(2));
   EXPECT_FALSE(options->gate_timeouts);
+  EXPECT_EQ(options->prefill.by, "own");
   EXPECT_FALSE(options->own_drafts.suffix_drafter);
   EXPECT_EQ(options->own_drafts.suffix_cache_bytes, 2 << 20);
   ASSERT_NE(options->own_drafts.kind(), nullptr);
@@ -197,6 +199,8 @@ TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
         "--log-format",      "--log-level",      "--step-time",
         "--tensor-parallel", "--nodes",          "--node-rank",
         "--leader-address",  "--join-timeout"}) {
+    "--tensor-parallel", "--prefill"
+  }) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
 }
@@ -317,6 +321,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--model=m", "--nodes=2", "--tensor-parallel=2",
                  "--node-rank=0", "--leader-address=h:2"},
                 "--coordinator HOST:PORT is required"},
+        BadLine{{"--prefill=cublass"},
+                "--prefill: \"cublass\" is not own and not cublas"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--prefill=cublas"},
+                "--prefill cublas needs --backend cuda, it is cpu"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--prefill=cublas",
+                 "--backend=cuda", "--weights=int4"},
+                "--prefill cublas needs bf16 weights, --weights is int4"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--prefill=cublas",
+                 "--backend=cuda", "--tensor-parallel=2"},
+                "--prefill cublas and --tensor-parallel 2 exclude each other"},
         BadLine{{"--tensor-transport", "pigeon"},
                 "--tensor-transport: \"pigeon\" is not one of: grpc, nccl"},
         BadLine{{"--model=m", "--coordinator=h:1", "--tensor-transport=nccl"},
