@@ -197,7 +197,8 @@ if ((has_device != 0)); then
 fi
 if ((has_device != 0)) && [[ -z "$rehearse" ]]; then
   while read -r name _; do skip "$name" "no device"; done <tests/list
-  for name in exact-gpu exact-gpu-sampled exact-draft-on-cpu bench_gpu \
+  for name in exact-gpu exact-gpu-sampled exact-draft-on-cpu exact-cublas \
+    bench_gpu bench_gpu_cublas \
     bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
     sanitize-{memcheck,racecheck,initcheck,synccheck} \
     sanitize-{memcheck,racecheck,synccheck}-attention; do
@@ -239,6 +240,10 @@ bench exact-gpu-sampled 60 models/target models/draft "${methods[@]}" \
   --temperature 0.8 --seed 7
 bench exact-draft-on-cpu 60 models/target models/draft "${methods[@]}" \
   --draft-backend cpu
+if [[ -z "$rehearse" ]]; then
+  bench exact-cublas 60 models/target models/draft "${methods[@]}" \
+    --prefill cublas
+fi
 
 # --- Fast? -------------------------------------------------------------------
 
@@ -266,6 +271,8 @@ if step inflate 60 bash -c \
     --draft-backend cpu --json "$out/pair_draft_on_cpu.json"
 fi
 gpu_step bench_cuda_gemm 60 ./bin/bench_cuda_gemm 5 "$out/bench_cuda_gemm.json"
+gpu_step bench_gpu_cublas 60 ./bin/bench_gpu --models 8B --prefill cublas \
+  --seconds 45 --json "$out/bench_gpu_cublas.json"
 
 # --- Clean? ------------------------------------------------------------------
 

@@ -3,10 +3,11 @@
 //
 //   bench_gpu [--models LIST] [--device N] [--kv-type T] [--repetitions N]
 //             [--seconds BUDGET] [--json FILE] [--no-graphs] [--no-overlap]
-//             [--tiny] [--facts]
+//             [--prefill own|cublas] [--tiny] [--facts]
 //
 // --models is as in 1B,8B,70B:int8. What is not begun within the seconds is
-// left out. The file is written anew after each part. --no-graphs,
+// left out. The file is written anew after each part. --prefill cublas:
+// prompts of bf16 models by our kernels, and by cublasLt. --no-graphs,
 // --no-overlap: as if steps were no CUDA graphs, and kernels waited for each
 // other's ends.
 // --tiny: sizes that only show that it runs. --facts: only what device there
@@ -69,6 +70,11 @@ Flags Parse(int argc, char** argv) {
       }
     } else if (name == "--kv-type") {
       flags.plan.kv_type = value;
+    } else if (name == "--prefill") {
+      if (value != kernels::kOwnPrefill && value != kernels::kCublasPrefill) {
+        Refuse(name, "not own and not cublas");
+      }
+      flags.plan.prefill = value;
     } else if (name == "--repetitions") {
       if (!absl::SimpleAtoi(value, &flags.plan.repetitions) ||
           flags.plan.repetitions < 1) {

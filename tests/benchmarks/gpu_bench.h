@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/backend_factory.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/gpu_limits.h"
 #include "tests/benchmarks/random_llama.h"
@@ -36,6 +37,10 @@ struct GpuBenchPlan {
   std::string kv_type = "auto";  // the models' BackendOptions::kv_type
   bool graphs = true;            // as of BackendOptions
   bool overlap = true;           // likewise
+  // Likewise, of models with bf16 weights: with "cublas" prompts are measured
+  // both ways.
+  std::string prefill = kernels::kOwnPrefill;
+  std::string cublas_library;  // likewise
   int decode_context = 512;
   std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64};
   std::vector<int> prompts = {512, 2048};

@@ -77,8 +77,11 @@ class ModelBench {
     return seconds;
   }
 
-  absl::StatusOr<double> Prompt(int rows) {
-    NACRE_ASSIGN_OR_RETURN(const auto sequence, model_->NewSequence(rows));
+  // `prompt_positions`: of them, those that are computed as a prompt's.
+  absl::StatusOr<double> Prompt(int rows, int prompt_positions) {
+    NACRE_ASSIGN_OR_RETURN(
+        const auto sequence,
+        model_->NewPromptSequence(prompt_positions, rows, 0, {}));
     const double start = Seconds();
     NACRE_RETURN_IF_ERROR(Run(sequence.get(), rows, 1).status());
     return Seconds() - start;
@@ -115,8 +118,19 @@ class ModelBench {
                              Logits(sequence_.get(), 1, 1));
       alone.insert(alone.end(), logits.begin(), logits.end());
     }
+    if (!SameBits(together, alone)) return false;
+    NACRE_ASSIGN_OR_RETURN(const bool own, IsTheSameInPieces(0));
+    NACRE_ASSIGN_OR_RETURN(const bool prompt,
+                           IsTheSameInPieces(plan_.prompts.front() - 1));
+    return own && prompt;
+  }
+
+ private:
+  absl::StatusOr<bool> IsTheSameInPieces(int prompt_positions) {
     const int rows = plan_.prompts.front();
-    NACRE_ASSIGN_OR_RETURN(const auto whole, model_->NewSequence(rows));
+    NACRE_ASSIGN_OR_RETURN(
+        const auto whole,
+        model_->NewPromptSequence(prompt_positions, rows, 0, {}));
     NACRE_ASSIGN_OR_RETURN(const std::vector<float> end,
                            Logits(whole.get(), rows, 1));
     whole->Truncate(0);
@@ -126,10 +140,9 @@ class ModelBench {
           pieces_end,
           Logits(whole.get(), std::min(piece, rows - whole->length()), 1));
     }
-    return SameBits(together, alone) && SameBits(end, pieces_end);
+    return SameBits(end, pieces_end);
   }
 
- private:
   // Of what follows row `row` after the context.
   TokenDraw DrawOf(int row) const {
     return {/*seed=*/1, plan_.decode_context + row + 1, /*temperature=*/1.0f,
@@ -202,22 +215,27 @@ absl::Status MeasureSteps(const GpuBench& bench, double bytes, bool draw,
   return absl::OkStatus();
 }
 
+// By `prefill`, as of BackendOptions.
 absl::Status MeasurePrompts(const GpuBench& bench, double weights,
-                            ModelBench* model, Json* json) {
+                            const std::string& prefill, ModelBench* model,
+                            Json* json) {
   for (const int rows : bench.plan.prompts) {
     std::vector<double> times;
     for (int i = 0; i <= kPromptRepetitions; ++i) {
-      NACRE_ASSIGN_OR_RETURN(const double seconds, model->Prompt(rows));
+      NACRE_ASSIGN_OR_RETURN(
+          const double seconds,
+          model->Prompt(rows, prefill == kernels::kOwnPrefill ? 0 : rows - 1));
       if (i > 0) times.push_back(seconds);
     }
     const double seconds = Median(times);
     const double rate = 2 * weights * rows / seconds;
     std::printf(
-        "prompt of %d: %.1f ms, %.0f tokens/s, %.0f TFLOP/s in "
+        "prompt of %d (%s): %.1f ms, %.0f tokens/s, %.0f TFLOP/s in "
         "matrices, %.1f %% of bf16\n",
-        rows, seconds * 1e3, rows / seconds, rate * 1e-12,
+        rows, prefill.c_str(), seconds * 1e3, rows / seconds, rate * 1e-12,
         100 * rate / bench.limits.bf16());
     (*json)["prompts"].push_back({{"rows", rows},
+                                  {"prefill", prefill},
                                   {"seconds", seconds},
                                   {"tokens_per_second", rows / seconds},
                                   {"operations_per_second", rate},
@@ -259,8 +277,17 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   options.bf16_checkpoint = true;  // BenchGpuModel's llama
   options.graphs = bench.plan.graphs;
   options.overlap = bench.plan.overlap;
-  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
-                         kernels::CreateBackend(options));
+  if (model.weights == "bf16") options.prefill = bench.plan.prefill;
+  options.cublas_library = bench.plan.cublas_library;
+  auto created = kernels::CreateBackend(options);
+  if (absl::IsFailedPrecondition(created.status()) &&
+      options.prefill != kernels::kOwnPrefill) {
+    (*json)["without_cublas"] = std::string(created.status().message());
+    options.prefill = kernels::kOwnPrefill;
+    created = kernels::CreateBackend(options);
+  }
+  NACRE_RETURN_IF_ERROR(created.status());
+  const std::unique_ptr<kernels::Backend> backend = *std::move(created);
   backend->BindComputeThread();
   const ModelConfig& config = llama.config();
   ModelOptions model_options;
@@ -291,8 +318,12 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
                                      &(*json)["steps"]));
   NACRE_RETURN_IF_ERROR(MeasureDraftLoop(bench, &model_bench, json));
   const double head = 1.0 * config.vocab_size * config.hidden_size;
-  NACRE_RETURN_IF_ERROR(
-      MeasurePrompts(bench, weights - head, &model_bench, json));
+  NACRE_RETURN_IF_ERROR(MeasurePrompts(
+      bench, weights - head, kernels::kOwnPrefill, &model_bench, json));
+  if (options.prefill != kernels::kOwnPrefill) {
+    NACRE_RETURN_IF_ERROR(MeasurePrompts(bench, weights - head, options.prefill,
+                                         &model_bench, json));
+  }
   NACRE_ASSIGN_OR_RETURN(const bool invariant, model_bench.IsBatchInvariant());
   std::printf("rows alone and in batches: %s\n",
               invariant ? "the same bits" : "DIFFERENT BITS");

@@ -3,9 +3,14 @@
 
 #include "tests/benchmarks/gpu_bench.h"
 
+#include <dlfcn.h>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#ifdef NACRE_CUBLAS_LIBRARY
+#include "tests/kernels/cuda/cublas_library.h"
+#endif
 
 namespace nacre::model {
 namespace {
@@ -96,6 +101,32 @@ TEST_F(GpuBenchTest, GraphsAndOverlapCanBeTurnedOff) {
   EXPECT_EQ(emulation::counts.graph_launches, 0);
   EXPECT_TRUE(emulation::counts.early_kernels.empty());
 }
+
+#ifdef NACRE_CUBLAS_LIBRARY
+TEST_F(GpuBenchTest, PromptsByCublasStandBesideOurs) {
+  void* const library = dlopen(NACRE_CUBLAS_LIBRARY, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  using Find = kernels::cuda::CublasLibraryState* (*)();
+  auto* const state = reinterpret_cast<Find>(dlsym(library, "CublasLibrary"))();
+  state->launch = &cudaLaunchHostFunc;
+  GpuBenchPlan plan = TinyGpuBenchPlan();
+  plan.attention_contexts.clear();
+  plan.rows = {1, 2};
+  plan.models.resize(1);
+  plan.models[0].weights = "bf16";
+  plan.prefill = kernels::kCublasPrefill;
+  plan.cublas_library = NACRE_CUBLAS_LIBRARY;
+  const auto json = RunGpuBench(plan);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ((*json)["any_failed"], false) << *json;
+  EXPECT_EQ((*json)["batch_invariant"], true);
+  const auto& prompts = (*json)["models"][0]["prompts"];
+  ASSERT_EQ(prompts.size(), 2 * plan.prompts.size());
+  EXPECT_EQ(prompts.front()["prefill"], "own");
+  EXPECT_EQ(prompts.back()["prefill"], "cublas");
+  EXPECT_FALSE(state->rows.empty());
+}
+#endif
 
 TEST_F(GpuBenchTest, ADeviceThatBreaksIsAFailure) {
   GpuBenchPlan plan = TinyGpuBenchPlan();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/cuda_library.h"
 #include "tests/benchmarks/machine_limits.h"
 
 namespace nacre::kernels::cuda {
@@ -50,12 +51,8 @@ cudaError_t Time(int repetitions, const std::function<cudaError_t()>& launch,
 class Cublas {
  public:
   Cublas() {
-    for (const char* name :
-         {"libcublas.so.13", "libcublas.so.12", "libcublas.so",
-          "/usr/local/cuda/lib64/libcublas.so"}) {
-      library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-      if (library_ != nullptr) break;
-    }
+    std::string error;
+    library_ = OpenCudaLibrary("cublas", &error);
     if (library_ == nullptr) return;
     const auto create =
         reinterpret_cast<Create>(dlsym(library_, "cublasCreate_v2"));
