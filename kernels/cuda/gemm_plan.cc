@@ -41,12 +41,14 @@ GemmPlan Tiled(GemmKernel kernel, GemmFormat format, int outputs, int rows,
 template <typename Tile>
 GemmPlan Wide(GemmKernel kernel, GemmFormat format, int outputs, int rows,
               int parts) {
-  const int stages = WideStages<Tile>(WeightVectors(format));
+  const int vectors = WeightVectors(format);
   GemmPlan plan = Tiled<Tile>(kernel, format, outputs, rows, parts);
-  // And two barriers a stage.
-  plan.shared_bytes = size_t{16} * stages *
-                          (TiledStageVectors<Tile>(WeightVectors(format)) + 1) +
-                      kWideAlignment - 16;
+  // A stage of weights has two barriers.
+  plan.shared_bytes =
+      size_t{16} *
+          (WideStages<Tile>(vectors) * (Tile::kOutputTiles * vectors + 1) +
+           WideRowStages<Tile>(vectors) * Tile::kRows * 8) +
+      kWideAlignment - 16;
   return plan;
 }
 

@@ -42,11 +42,16 @@ constexpr int SkinnyGroups(int weight_vectors) {
   return weight_vectors < 2 * kBlockWeightBytes / 16 ? 2 : 1;
 }
 
+// Of weights, what a multiprocessor must wait for at any time to read as fast
+// as memory gives: an H200's need.
+inline constexpr int kBytesOnTheirWay = 48 << 10;
+
 // Stages of a warp's ring, of kernels for up to `rows` rows. In every format as
 // many bytes are on their way as activations and sums leave room for.
 constexpr int SkinnyStages(int weight_vectors, int rows) {
   const int groups = SkinnyGroups(weight_vectors);
-  const int kilobytes = rows <= 8 || groups == 1 ? 80 : 64;
+  // 66 are the least of which int8 has four stages.
+  const int kilobytes = rows <= 8 || groups == 1 ? 80 : 66;
   return kilobytes * 64 / kChains / groups / weight_vectors;
 }
 
@@ -119,17 +124,34 @@ constexpr int TiledStages(int weight_vectors) {
   return fit < 8 ? fit : 8;
 }
 
+// Of a block of WideKernel: stages of weights, and of rows. There are as many
+// of both, up to 12, unless that leaves too few bytes of weights on their way.
+// Then weights have as many as they need, and rows, which the cache has, what
+// is left.
 template <typename Tile>
 constexpr int WideStages(int weight_vectors) {
   const int fit =
       Tile::kSharedBytes / (16 * TiledStageVectors<Tile>(weight_vectors));
-  return fit < 12 ? fit : 12;
+  const int stages = fit < 12 ? fit : 12;
+  const int bytes = 16 * Tile::kBlocks * Tile::kOutputTiles * weight_vectors;
+  const int needed = 1 + (kBytesOnTheirWay + bytes - 1) / bytes;
+  return stages > needed ? stages : needed;
+}
+template <typename Tile>
+constexpr int WideRowStages(int weight_vectors) {
+  const int stages = WideStages<Tile>(weight_vectors);
+  const int fit =
+      (Tile::kSharedBytes - 16 * stages * Tile::kOutputTiles * weight_vectors) /
+      (16 * Tile::kRows * 8);
+  return fit < stages ? fit : stages;
 }
 
 template <typename Weights, typename Tile>
 inline constexpr int kTiledStages = TiledStages<Tile>(Weights::kVectors);
 template <typename Weights, typename Tile>
 inline constexpr int kWideStages = WideStages<Tile>(Weights::kVectors);
+template <typename Weights, typename Tile>
+inline constexpr int kWideRowStages = WideRowStages<Tile>(Weights::kVectors);
 
 enum class GemmKernel {
   kSkinny8,

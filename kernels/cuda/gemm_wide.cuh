@@ -1,10 +1,11 @@
 // The product with more than 16 rows where a warpgroup multiplies as one
 // (compute capability 9.0). As with TiledKernel, a block computes a tile of
 // outputs x rows. It streams both operands through shared memory, a block of 64
-// inputs a stage. A warp of its own asks the copy engine for stages. Each
-// warpgroup has 64 outputs, and goes at its own pace. Its products run while it
-// waits for the next stage. bf16 weights are multiplied from shared memory; the
-// others pass through registers, where they become bf16.
+// inputs a stage. Weights may have more stages than rows. A warp of its own
+// asks the copy engine for them. Each warpgroup has 64 outputs, and goes at its
+// own pace. Its products run while it waits for the next stage. bf16 weights
+// are multiplied from shared memory; the others pass through registers, where
+// they become bf16.
 
 #ifndef KERNELS_CUDA_GEMM_WIDE_CUH_
 #define KERNELS_CUDA_GEMM_WIDE_CUH_
@@ -20,6 +21,7 @@
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/gemm_wide_sums.cuh"
 #include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/shared_barriers.cuh"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/wide_products.cuh"
 
@@ -46,19 +48,20 @@ __device__ __forceinline__ uint4* WideShared(uint4* shared) {
 template <typename Weights, typename Tile>
 struct WideMemory {
   static constexpr int kStages = kWideStages<Weights, Tile>;
+  static constexpr int kRowStages = kWideRowStages<Weights, Tile>;
   static constexpr int kRowVectors = Tile::kRows * 8;
   static constexpr int kWeightVectors = Tile::kOutputTiles * Weights::kVectors;
   static constexpr int kStageBytes =
       (kRowVectors + kWeightVectors) * static_cast<int>(sizeof(uint4));
 
-  uint4* rows;     // [stages]
+  uint4* rows;     // [row stages]
   uint4* weights;  // [stages]
-  uint64_t* full;  // [stages]: a stage's copies are there
-  uint64_t* free;  // [stages]: its products are done
+  uint64_t* full;  // [stages]: copies are there, those of rows, too
+  uint64_t* free;  // [stages]: products are done
 
   __device__ __forceinline__ explicit WideMemory(uint4* shared)
       : rows(WideShared(shared)),
-        weights(rows + kStages * kRowVectors),
+        weights(rows + kRowStages * kRowVectors),
         full(reinterpret_cast<uint64_t*>(weights + kStages * kWeightVectors)),
         free(full + kStages) {}
 };
@@ -77,31 +80,38 @@ struct WideProducer {
     CopyBlocks(memory.weights + stage * Memory::kWeightVectors, args.weights,
                block, tile.output, full);
   }
-  __device__ __forceinline__ void CopyRows(int block, int stage) const {
-    CopyTile(memory.rows + stage * Memory::kRowVectors, args.rows,
+  // `stage`: of the block's weights.
+  __device__ __forceinline__ void CopyRows(int block, int stage,
+                                           int row_stage) const {
+    CopyTile(memory.rows + row_stage * Memory::kRowVectors, args.rows,
              block * kBlockInputs, tile.row, memory.full + stage);
   }
 
   // Blocks [first, end). Weights do not wait for the kernel before.
   __device__ __forceinline__ void Run(int first, int end) const {
     constexpr int kStages = Memory::kStages;
+    constexpr int kRowStages = Memory::kRowStages;
     const bool copies = threadIdx.x == 32 * Tile::kWarps;
-    const int early = min(end, first + kStages);
-    for (int block = first; copies && block < early; ++block) {
-      CopyWeights(block, block - first);
+    for (int i = 0; copies && i < min(kStages, end - first); ++i) {
+      CopyWeights(first + i, i);
     }
     WaitForPrevious();
     if (!copies) return;
-    for (int block = first; block < early; ++block) {
-      CopyRows(block, block - first);
+    for (int i = 0; i < min(kRowStages, end - first); ++i) {
+      CopyRows(first + i, i, i);
     }
     int stage = 0;
+    int row_stage = 0;
     int parity = 0;
-    for (int block = early; block < end; ++block) {
+    // What `block` leaves is filled.
+    for (int block = first; block < end - kRowStages; ++block) {
       WaitPhase(memory.free + stage, parity);
-      CopyWeights(block, stage);
-      CopyRows(block, stage);
+      if (block < end - kStages) CopyWeights(block + kStages, stage);
+      const int ahead = stage + kRowStages;
+      CopyRows(block + kRowStages, ahead < kStages ? ahead : ahead - kStages,
+               row_stage);
       if (++stage == kStages) stage = 0, parity ^= 1;
+      if (++row_stage == kRowStages) row_stage = 0;
     }
   }
 };
@@ -118,6 +128,7 @@ __device__ __forceinline__ void RunConsumer(
   WideSums<Weights, Tile::kRows / 8> sums(lane, warp % kGroupTiles);
   float4 total[1][Tile::kRows / 8];
   int stage = 0;
+  int row_stage = 0;
   int parity = 0;
   int held = -1;  // stage whose products may be under way
   const auto release = [&] {
@@ -132,12 +143,16 @@ __device__ __forceinline__ void RunConsumer(
 #pragma unroll 1
       for (; block < chain_end; ++block) {
         WaitPhase(memory.full + stage, parity);
+        // One number where that suffices: int8 has no register for two.
+        const int rows_at =
+            Memory::kRowStages < Memory::kStages ? row_stage : stage;
         sums.AddBlock(memory.weights + stage * Memory::kWeightVectors +
                           group_tile * Weights::kVectors,
-                      memory.rows + stage * Memory::kRowVectors);
+                      memory.rows + rows_at * Memory::kRowVectors);
         release();
         held = stage;
         if (++stage == Memory::kStages) stage = 0, parity ^= 1;
+        if (++row_stage == Memory::kRowStages) row_stage = 0;
       }
       WaitProducts<0>();
       TakeSums(sums.sum[0]);

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/bulk_copies.cuh"
+#include "kernels/cuda/shared_barriers.cuh"
 
 namespace nacre::kernels::cuda {
 

@@ -105,8 +105,7 @@ std::vector<double> OnTheirWay(GemmFormat format) {
           KilobytesOfWide<Wide128x128>(vectors)};
 }
 
-// As docs/roofline.md has them. To read as fast as it can, an H200 needs 48:
-// all have them but int8 with 9 to 16 rows and int4 in two wide tiles.
+// As docs/roofline.md has them. To read as fast as it can, an H200 needs 48.
 TEST(GemmPlanTest, EnoughWeightsAreOnTheirWay) {
   using Kilobytes = std::vector<double>;
   EXPECT_EQ(OnTheirWay(GemmFormat::kBf16),
@@ -114,9 +113,43 @@ TEST(GemmPlanTest, EnoughWeightsAreOnTheirWay) {
   EXPECT_EQ(OnTheirWay(GemmFormat::kFp8),
             (Kilobytes{64, 48, 88, 96, 88, 60, 56}));
   EXPECT_EQ(OnTheirWay(GemmFormat::kInt8),
-            (Kilobytes{49.5, 33, 90.75, 86.625, 82.5, 49.5, 49.5}));
+            (Kilobytes{49.5, 49.5, 90.75, 86.625, 82.5, 49.5, 49.5}));
   EXPECT_EQ(OnTheirWay(GemmFormat::kInt4),
-            (Kilobytes{63, 54, 49.5, 67.5, 49.5, 40.5, 36}));
+            (Kilobytes{63, 54, 49.5, 67.5, 49.5, 54, 49.5}));
+  for (const GemmFormat format : {GemmFormat::kBf16, GemmFormat::kInt8,
+                                  GemmFormat::kFp8, GemmFormat::kInt4}) {
+    for (const double kilobytes : OnTheirWay(format)) EXPECT_GE(kilobytes, 48);
+  }
+}
+
+// Each wide tile has the blocks that are meant for it: a multiprocessor has
+// 228 KB, of which each block takes one more.
+template <typename Tile>
+void ExpectBlocksFit(GemmFormat format) {
+  const int vectors = WeightVectors(format);
+  const int stage = Tile::kOutputTiles * vectors;
+  const int bytes = 16 * (WideStages<Tile>(vectors) * (stage + 1) +
+                          WideRowStages<Tile>(vectors) * Tile::kRows * 8) +
+                    kWideAlignment;
+  EXPECT_LE(Tile::kBlocks * (bytes + 1024), 228 << 10);
+  // Rows are copied while others are multiplied.
+  EXPECT_GE(WideRowStages<Tile>(vectors), 3);
+}
+
+TEST(GemmPlanTest, WideBlocksFitSideBySide) {
+  for (const GemmFormat format : {GemmFormat::kBf16, GemmFormat::kInt8,
+                                  GemmFormat::kFp8, GemmFormat::kInt4}) {
+    ExpectBlocksFit<Wide128x32>(format);
+    ExpectBlocksFit<Wide128x64>(format);
+    ExpectBlocksFit<Wide128x128>(format);
+    if (format == GemmFormat::kBf16) {
+      ExpectBlocksFit<Wide64x32>(format);
+      ExpectBlocksFit<Wide64x64>(format);
+    } else {
+      ExpectBlocksFit<Shallow64x32>(format);
+      ExpectBlocksFit<Shallow64x64>(format);
+    }
+  }
 }
 
 // Of every format, and one block on a multiprocessor.

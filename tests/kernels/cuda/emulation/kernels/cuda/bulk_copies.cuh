@@ -8,26 +8,12 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/shared_barriers.cuh"
 #include "kernels/cuda/tensor_map.h"
 #include "tests/kernels/cuda/emulation/machine.h"
 
 namespace nacre::kernels::cuda {
 
-inline uint32_t SharedAddress(const void* shared) {
-  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(shared));
-}
-
-inline void MakeBarrier(uint64_t* barrier, int arrivals) {
-  emulation::MakeBarrier(barrier, arrivals);
-}
-inline void ShowBarriers() {}
-inline void Arrive(uint64_t* barrier) { emulation::Arrive(barrier, 0); }
-inline void ArriveExpecting(uint64_t* barrier, int bytes) {
-  emulation::Arrive(barrier, bytes);
-}
-inline void WaitPhase(uint64_t* barrier, int parity) {
-  emulation::WaitPhase(barrier, parity);
-}
 inline void CopyBlocks(uint4* shared, const TensorMap& map, int block, int tile,
                        uint64_t* barrier) {
   for (int i = 0; i < map.copied; ++i) {
