@@ -4,6 +4,7 @@
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -113,7 +114,54 @@ class OccupancyTest(unittest.TestCase):
             "| 100 % |"])
 
 
+class SpillsTest(unittest.TestCase):
+    LARGE = ("Large<2> spills for sm_90a: it stores 40 bytes a thread, and "
+             "loads 36")
+
+    def test_a_spill_is_found(self):
+        self.assertEqual(gpu_resources.find_spills(PTXAS, {}), [self.LARGE])
+
+    def test_a_spill_may_be_permitted(self):
+        self.assertEqual(
+            gpu_resources.find_spills(PTXAS, {"Large<2>": "it must"}), [])
+        self.assertEqual(
+            gpu_resources.find_spills(PTXAS, {"Small": "it must"}),
+            [self.LARGE,
+             "Small spills nowhere: MAY_SPILL need not name it"])
+
+    def test_every_generation_counts(self):
+        older = PTXAS.replace("sm_90a", "sm_80")
+        newer = PTXAS.replace("40 bytes spill stores, 36",
+                              "0 bytes spill stores, 0")
+        self.assertEqual(gpu_resources.find_spills(older + newer, {}),
+                         [self.LARGE.replace("sm_90a", "sm_80")])
+
+    def test_nothing_is_no_proof(self):
+        self.assertEqual(gpu_resources.find_spills("ptxas info : 0 bytes gmem"),
+                         ["ptxas says nothing of any kernel"])
+
+
 class ProgramTest(unittest.TestCase):
+    def test_spills_are_an_error(self):
+        def check(*texts):
+            with tempfile.TemporaryDirectory() as folder:
+                paths = [pathlib.Path(folder) / f"{i}.txt"
+                         for i in range(len(texts))]
+                for path, text in zip(paths, texts):
+                    path.write_text(text)
+                return subprocess.run(
+                    [ROOT / "scripts/gpu_resources.py", "--check", *paths],
+                    text=True, capture_output=True)
+
+        small = PTXAS[PTXAS.index("ptxas info    : Compiling entry function "
+                                  "'_Z5SmallPf'"):]
+        # Of one kernel, all that may spill are missing.
+        self.assertNotIn("spills for", check(small).stderr)
+        done = check(small, PTXAS)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Large<2> spills for sm_90a", done.stderr)
+        self.assertEqual(check().returncode, 1)
+
     def test_a_compiler_that_fails_is_an_error(self):
         done = subprocess.run(
             [ROOT / "scripts/gpu_resources.py", "--nvcc", "false", "a.cu"],
