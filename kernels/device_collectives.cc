@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/status_macros.h"
 #include "kernels/nccl_api.h"
 #include "kernels/nccl_group.h"
@@ -57,6 +58,9 @@ absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
     const BackendOptions& options,
     absl::Span<const std::unique_ptr<Collective>> hosts,
     absl::Span<const std::unique_ptr<Backend>> backends, size_t most_scratch) {
+  NACRE_CHECK(options.devices.size() == backends.size() &&
+                  hosts.size() == backends.size() && !backends.empty(),
+              "not a device and a backend for each rank");
   DeviceCollectives made;
   std::shared_ptr<NcclGroup> group;
   if (options.rank_transport == kHost) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/status_macros.h"
 #include "kernels/staged_collective.h"
 
@@ -39,6 +40,7 @@ absl::Status NcclCollective::AllReduce(const float* part, size_t count,
                                        float* sum) {
   const size_t all = static_cast<size_t>(ranks());
   const size_t most = most_scratch_ / sizeof(float) / all;
+  NACRE_CHECK(most > 0, "no room for a value of each rank");
   NACRE_RETURN_IF_ERROR(Reserve(all * std::min(count, most)));
   for (size_t first = 0; first < count; first += most) {
     const size_t some = std::min(most, count - first);

@@ -112,9 +112,14 @@ absl::Status NcclGroup::WaitUntilIdle(Member* member, const char* what) {
 }
 
 absl::Status NcclGroup::Mark(Member* member, NcclApi::Stream stream) {
-  absl::MutexLock lock(&member->mu);
-  member->queued = Clock::now();
-  return member->api->EventRecord(member->event, stream);
+  NcclApi::Event event;
+  {
+    absl::MutexLock lock(&member->mu);
+    member->queued = Clock::now();
+    event = member->event;
+  }
+  // Without the lock: a full queue may hold it up, and an abort must not wait.
+  return member->api->EventRecord(event, stream);
 }
 
 absl::Status NcclGroup::Start(Member* member, Call call) {
@@ -133,17 +138,22 @@ absl::Status NcclGroup::Queue(size_t index, NcclApi::Stream stream, Call call) {
 }
 
 absl::Status NcclGroup::Look(Member* member) {
-  absl::MutexLock lock(&member->mu);
-  if (member->comm == nullptr) return absl::OkStatus();
-  NACRE_RETURN_IF_ERROR(member->api->CommIsIdle(member->comm).status());
-  if (!member->queued.has_value() ||
-      Clock::now() - *member->queued <= options_.limit) {
+  absl::optional<Clock::time_point> queued;
+  NcclApi::Event event;
+  {
+    absl::MutexLock lock(&member->mu);
+    if (member->comm == nullptr) return absl::OkStatus();
+    NACRE_RETURN_IF_ERROR(member->api->CommIsIdle(member->comm).status());
+    queued = member->queued;
+    event = member->event;
+  }
+  if (!queued.has_value() || Clock::now() - *queued <= options_.limit) {
     return absl::OkStatus();
   }
-  NACRE_ASSIGN_OR_RETURN(const bool is_done,
-                         member->api->EventIsDone(member->event));
+  NACRE_ASSIGN_OR_RETURN(const bool is_done, member->api->EventIsDone(event));
   if (!is_done) return TooLong(options_.limit, "the others have not come");
-  member->queued.reset();
+  absl::MutexLock lock(&member->mu);
+  if (member->queued == queued) member->queued.reset();
   return absl::OkStatus();
 }
 

@@ -151,17 +151,20 @@ absl::Status CheckAlike(
   return absl::OkStatus();
 }
 
-// Bytes beside what models have: sums and inputs of shards, outputs of the
-// head, and parts of all ranks, of a rank.
+// Bytes beside what models have: sums and inputs of shards, and outputs of the
+// head, of a rank.
 int64_t ScratchOfRank(const ModelConfig& config, int ranks, int step_rows) {
-  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  const int64_t parts =
-      std::min(int64_t{kernels::NcclCollective::kMostScratch},
-               kFloat * ranks * step_rows * config.hidden_size);
   const int64_t values = int64_t{kernels::kInputShards} * config.hidden_size +
                          config.q_size() + config.intermediate_size +
                          config.vocab_size / ranks;
-  return step_rows * values * kFloat + parts;
+  return step_rows * values * static_cast<int64_t>(sizeof(float));
+}
+
+// Bytes of the parts of all ranks, where they meet by NCCL, of a rank.
+int64_t PartsOfRanks(const ModelConfig& config, int ranks, int step_rows) {
+  return std::min(int64_t{kernels::NcclCollective::kMostScratch},
+                  static_cast<int64_t>(sizeof(float)) * ranks * step_rows *
+                      config.hidden_size);
 }
 
 // Of this node's ranks together, `first` being the first of them.
@@ -218,7 +221,10 @@ ModelOptions OptionsOfRank(const ModelConfig& config, int ranks,
         std::max<int64_t>(1, own.prefix_store.bytes / ranks);
   }
   if (own.kv_budget.has_value()) {
-    own.kv_budget->most /= ranks;
+    // 0 is no limit.
+    if (own.kv_budget->most > 0) {
+      own.kv_budget->most = std::max<int64_t>(1, own.kv_budget->most / ranks);
+    }
     own.kv_budget->of_ranks =
         ScratchOfRank(config, ranks, own.kv_budget->step_rows);
   }
@@ -332,6 +338,10 @@ absl::Status TensorParallelModel::LoadRanks(const std::string& dir,
     ModelOptions own =
         OptionsOfRank(config, collectives_[rank]->ranks(), options);
     if (rank > 0) own.progress = nullptr;
+    if (own.kv_budget.has_value() && why_host_.empty()) {
+      own.kv_budget->of_ranks += PartsOfRanks(
+          config, collectives_[rank]->ranks(), own.kv_budget->step_rows);
+    }
     const absl::Status status = LoadRank(dir, rank, own);
     // Whatever it is: others may wait for this rank.
     if (!status.ok()) {

@@ -309,14 +309,14 @@ void ComputeFlags::Register(FlagSet* flags) {
       "of the weights and of the KV cache: 1, 2, 4 or 8, whose outputs are the "
       "same, but not those of 0 (not split); on cuda each has a GPU");
   flags->AddParsed(
-      "tensor-parallel-transport", "NAME", "auto",
+      "tensor-parallel-transport", "NAME", backend.rank_transport,
       [this](const std::string& text) {
         backend.rank_transport = text;
         return kernels::CheckRankTransport(text);
       },
-      "what ranks on GPUs add up by: nccl, from GPU to GPU; host, in memory of "
-      "the host; auto, nccl where the machine has it and each rank a GPU of "
-      "its own; outputs are the same");
+      "what ranks on GPUs add up by: host, in memory of the host; nccl, from "
+      "GPU to GPU, which no GPUs have run yet; auto, nccl where the machine "
+      "has it and each rank a GPU of its own; outputs are the same");
 }
 
 absl::Status ComputeFlags::Validate() const {
