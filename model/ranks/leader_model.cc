@@ -99,7 +99,10 @@ void LeaderModel::Tell(uint64_t sequence, const Sequence* own,
 }
 
 absl::Status LeaderModel::Flush() {
-  if (failure_.ok()) failure_ = followers_->SendCommands(waiting_);
+  // No commands would be the end.
+  if (failure_.ok() && !waiting_.empty()) {
+    failure_ = followers_->SendCommands(waiting_);
+  }
   waiting_.clear();
   waiting_tokens_ = 0;
   return failure_;

@@ -189,7 +189,7 @@ TEST_F(CudaRanksModelTest, NodesHaveTheBitsOfOneProcess) {
   ASSERT_NE(one, nullptr);
   const Values expected = RunSessions(one.get());
   for (const int ranks : {2, 4}) {
-    options.devices = DevicesFor(ranks);
+    options.devices = DevicesOfRanks::Of(ranks, "host");
     NodeGroup group(dir, options, ranks, 2, SmallOptions());
     EXPECT_EQ(RunSessions(group.leader()), expected) << ranks << " ranks";
   }

@@ -94,6 +94,9 @@ absl::StatusOr<std::unique_ptr<NodeLeader>> NodeLeader::Start(
   std::unique_ptr<NodeLeader> leader(new NodeLeader(options, role));
   rpc::RpcServer::Options server;
   server.listen = options.nodes.leader_address;
+  // A stream a node, and a few of those that are refused.
+  server.max_connections = 32;
+  server.max_streams_per_connection = 4;
   server.credentials = security.server;
   NACRE_ASSIGN_OR_RETURN(leader->server_,
                          rpc::RpcServer::Start(server, {&leader->service_}));
@@ -101,6 +104,7 @@ absl::StatusOr<std::unique_ptr<NodeLeader>> NodeLeader::Start(
                leader->server_->address());
   NACRE_RETURN_IF_ERROR(
       leader->service_.AwaitJoined(options.nodes.join_timeout));
+  leader->service_.SetPatience(options.nodes.join_timeout);
   return leader;
 }
 
@@ -133,12 +137,14 @@ absl::Status RunFollower(const WorkerOptions& options, wire::WorkerRole role,
       const std::unique_ptr<FollowerClient> client,
       FollowerClient::Join(join, options.nodes.join_timeout));
   on_joined();
+  client->SetPatience(options.nodes.join_timeout);  // nodes meet as they load
   auto ranks = LoadRanks(options, role, {}, client.get());
   if (!ranks.ok()) {
     client->Abort(ranks.status());
     return ranks.status();
   }
-  client->SetPatience(options.pace.hang_timeout);
+  // Longer than the leader's: it waits for the others, and names who hangs.
+  client->SetPatience(2 * options.pace.hang_timeout);
   client->SayLoaded(FactsOf(options, **ranks));
   spdlog::info("following {}: {}", join.leader, (*ranks)->info().description);
   const LeaveThread leave(client.get(), exit);

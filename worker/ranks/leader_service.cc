@@ -16,6 +16,15 @@ namespace {
 
 constexpr absl::Duration kLeaderLogPeriod = absl::Seconds(10);
 
+// In a step: that it is refused there would be taken for an answer to what was
+// asked of it, and leave the model as it is.
+absl::Status InStep(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status) && !absl::IsAborted(status)) {
+    return status;
+  }
+  return absl::InternalError(status.message());
+}
+
 }  // namespace
 
 LeaderService::LeaderService(int nodes, NodeFacts facts)
@@ -42,12 +51,14 @@ LeaderService::Follow(grpc::CallbackServerContext* context) {
 void LeaderService::OnMessage(const std::shared_ptr<Call>& call,
                               const v1::FollowerMessage& message) {
   const auto kind = message.message_case();
+  if (call->refused) return;
   if (call->node == 0) {
     const absl::Status status =
         kind == v1::FollowerMessage::kJoin
             ? Admit(call, message.join())
             : absl::InvalidArgumentError("a node that has not joined");
     if (status.ok()) return;
+    call->refused = true;
     spdlog::warn("a node at {} is refused: {}", call->address,
                  std::string(status.message()));
     call->stream->Finish(rpc::ToGrpcStatus(status));
@@ -195,20 +206,23 @@ void LeaderService::SetOnLeave(std::function<void()> on_leave) {
 
 void LeaderService::End(const absl::Status& status) {
   std::vector<std::shared_ptr<Call>> calls;
+  absl::Status end = status;
   {
     const absl::MutexLock lock(&mu_);
     if (std::exchange(ended_, true)) return;
-    if (failure_.ok()) {
+    if (!failure_.ok()) {
+      end = failure_;
+    } else {
       failure_ =
           status.ok() ? absl::CancelledError("the leader has stopped") : status;
     }
     for (const Peer& peer : peers_) {
-      if (peer.inbox != nullptr) peer.inbox->End(failure_);
+      if (peer.inbox != nullptr) peer.inbox->End(InStep(failure_));
       if (peer.call != nullptr) calls.push_back(peer.call);
     }
   }
   for (const auto& call : calls) {
-    call->stream->Finish(rpc::ToGrpcStatus(status));
+    call->stream->Finish(rpc::ToGrpcStatus(end));
   }
 }
 
@@ -238,7 +252,7 @@ std::shared_ptr<LeaderService::Stream> LeaderService::StreamTo(
 
 absl::Status LeaderService::Send(int to, const kernels::NodeCall& call,
                                  const float* values) {
-  NACRE_RETURN_IF_ERROR(failure());
+  NACRE_RETURN_IF_ERROR(InStep(failure()));
   const std::shared_ptr<Stream> stream = StreamTo(static_cast<size_t>(to));
   ForEachPiece(call, values, [&](v1::RankValues piece) {
     v1::LeaderMessage message;
@@ -252,7 +266,7 @@ absl::Status LeaderService::Receive(int from, const kernels::NodeCall& call,
                                     float* values) {
   const absl::Status status =
       peers_[static_cast<size_t>(from)].inbox->Receive(call, patience_, values);
-  return status.ok() ? status : Fail(status);
+  return status.ok() ? status : InStep(Fail(status));
 }
 
 void LeaderService::Abort(const absl::Status& reason) {
@@ -261,7 +275,7 @@ void LeaderService::Abort(const absl::Status& reason) {
 
 absl::Status LeaderService::SendCommands(
     const std::vector<model::RankCommand>& commands) {
-  NACRE_RETURN_IF_ERROR(failure());
+  NACRE_RETURN_IF_ERROR(InStep(failure()));
   v1::LeaderMessage message;
   FillCommands(commands, message.mutable_commands());
   for (size_t node = 1; node < peers_.size(); ++node) {

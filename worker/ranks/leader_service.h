@@ -78,6 +78,7 @@ class LeaderService final : public v1::Ranks::CallbackService,
     std::string address;
     std::shared_ptr<Stream> stream;
     int node = 0;  // 0: it has not joined
+    bool refused = false;
   };
   // By node; that of the leader is empty.
   struct Peer {

@@ -8,10 +8,18 @@
 #include "common/status_macros.h"
 
 namespace nacre::worker {
+namespace {
+
+// Also of one without values, so that many of those count.
+size_t SizeOf(const ValuePiece& piece) {
+  return sizeof(ValuePiece) + piece.bytes.size();
+}
+
+}  // namespace
 
 absl::Status ValueInbox::Push(ValuePiece piece) {
   const absl::MutexLock lock(&mu_);
-  bytes_ += piece.bytes.size();
+  bytes_ += SizeOf(piece);
   if (bytes_ > most_bytes_) {
     pieces_.clear();
     return absl::ResourceExhaustedError(
@@ -43,7 +51,7 @@ absl::Status ValueInbox::Receive(const kernels::NodeCall& call,
       NACRE_RETURN_IF_ERROR(reason_);
       piece = std::move(pieces_.front());
       pieces_.pop_front();
-      bytes_ -= piece.bytes.size();
+      bytes_ -= SizeOf(piece);
     }
     NACRE_RETURN_IF_ERROR(Place(call, piece, there, values));
     there += piece.bytes.size() / sizeof(float);

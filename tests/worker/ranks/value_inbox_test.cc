@@ -81,9 +81,16 @@ TEST(ValueInboxTest, RefusesPiecesThatDoNotFit) {
 }
 
 TEST(ValueInboxTest, OneThatSendsOnAndOnIsTold) {
+  // Pieces without values take room, too.
+  for (const std::vector<float>& more : {std::vector<float>{3}, {}}) {
+    const size_t most = 2 * sizeof(ValuePiece) + 2 * sizeof(float) - 1;
+    ValueInbox inbox(1, most + more.size() * sizeof(float));
+    EXPECT_TRUE(inbox.Push(Piece(0, {1, 2})).ok());
+    EXPECT_EQ(inbox.Push(Piece(2, more)).code(),
+              absl::StatusCode::kResourceExhausted);
+  }
   ValueInbox inbox(1, /*most_bytes=*/8);
-  EXPECT_TRUE(inbox.Push(Piece(0, {1, 2})).ok());
-  EXPECT_EQ(inbox.Push(Piece(2, {3})),
+  EXPECT_EQ(inbox.Push(Piece(0, {1, 2})),
             absl::ResourceExhaustedError(
                 "node 1 has sent more than 8 bytes that no call has asked "
                 "for"));
