@@ -49,9 +49,10 @@ class Collective {
   virtual absl::Status Gather(const float* part, int rows, int cols,
                               float* whole) = 0;
 
-  // Of one that only queues, after a wait for the device: whether all calls so
-  // far came to their end. Else it is as the errors of calls.
-  virtual absl::Status Outcome() { return absl::OkStatus(); }
+  // The reason of Abort, if any. Of one that only queues, after a wait for the
+  // device: whether all calls so far came to their end. Else it is as the
+  // errors of calls.
+  virtual absl::Status Outcome() = 0;
 
   // Says that a rank has failed. The calls of all ranks, also those that wait,
   // then return `reason`, which is not OK. Of several reasons they return the

@@ -154,6 +154,8 @@ class NodeCollective : public Collective {
     return local_->Broadcast(nullptr, 0);
   }
 
+  absl::Status Outcome() override { return local_->Outcome(); }
+
   void Abort(const absl::Status& reason) override {
     local_->Abort(reason);
     link_->Abort(reason);

@@ -56,6 +56,13 @@ class RankGroup {
   // Waits until all ranks are done with the memory that the calls show.
   absl::Status End() { return Meet(); }
 
+  // Why the first rank that failed did so; OK where none has failed.
+  absl::Status reason() {
+    if (!aborted_.load(std::memory_order_acquire)) return absl::OkStatus();
+    const absl::MutexLock lock(&mutex_);
+    return reason_;
+  }
+
   void Abort(const absl::Status& reason) {
     {
       const absl::MutexLock lock(&mutex_);
@@ -82,13 +89,6 @@ class RankGroup {
       }
     }
     return reason();
-  }
-
-  // Why the first rank that failed did so; OK where none has failed.
-  absl::Status reason() {
-    if (!aborted_.load(std::memory_order_acquire)) return absl::OkStatus();
-    const absl::MutexLock lock(&mutex_);
-    return reason_;
   }
 
   const size_t ranks_;
@@ -148,6 +148,8 @@ class SharedMemoryCollective : public Collective {
     }
     return group_->End();
   }
+
+  absl::Status Outcome() override { return group_->reason(); }
 
   absl::Status Broadcast(float* values, size_t count) override {
     NACRE_RETURN_IF_ERROR(

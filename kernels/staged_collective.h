@@ -20,7 +20,7 @@
 
 namespace nacre::kernels {
 
-// What all ranks return when this one has failed. What says a rank already
+// What all ranks return when this one has failed. What names a rank already
 // stays as it is.
 absl::Status FailureOfRank(int rank, const absl::Status& status);
 
@@ -37,6 +37,7 @@ class StagedCollective : public Collective {
   absl::Status Broadcast(float* values, size_t count) override;
   absl::Status Gather(const float* part, int rows, int cols,
                       float* whole) override;
+  absl::Status Outcome() override { return host_->Outcome(); }
   void Abort(const absl::Status& reason) override { host_->Abort(reason); }
 
  private:

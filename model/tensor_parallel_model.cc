@@ -378,7 +378,10 @@ absl::Status TensorParallelModel::OnEveryRank(
     absl::Status& status = statuses_[rank];
     status = task(rank);
     if (!status.ok() && !IsRefusal(status)) {
-      status = kernels::FailureOfRank(collectives_[rank]->rank(), status);
+      // What has ended all is not this rank's failure.
+      if (status != collectives_[rank]->Outcome()) {
+        status = kernels::FailureOfRank(collectives_[rank]->rank(), status);
+      }
       backends_[rank]->Abort(status);
     }
   });

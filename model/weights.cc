@@ -495,7 +495,7 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   }
   const QuantizedWeights* const source = quantized ? &*quantized : nullptr;
   NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend, shard));
-  if (shard != nullptr) {
+  if (shard != nullptr && backend->Memory().has_value()) {
     // Without it the others would read for minutes, and then hear of it.
     NACRE_RETURN_IF_ERROR(shard->least_of_ranks(0).status());
   }

@@ -354,6 +354,7 @@ TEST_F(CudaRanksModelTest, ARankWithoutRoomEndsTheLoad) {
 }
 
 TEST_F(CudaRanksModelTest, ALimitBelowAByteARankIsALimit) {
+  ASSERT_NE(Load("f32", 1), nullptr);
   auto backend = Backend("cuda", "f32");
   backend.max_memory_bytes = 1;
   ModelOptions options = Options();
@@ -363,6 +364,7 @@ TEST_F(CudaRanksModelTest, ALimitBelowAByteARankIsALimit) {
 }
 
 TEST_F(CudaRanksModelTest, DevicesThatComputeOtherwiseAreRefused) {
+  ASSERT_NE(Load("bf16", 1), nullptr);
   emulation::settings.older_device = 1;
   const absl::Status status =
       Refused(dir_, Backend("cuda", "bf16"), 2, Options());

@@ -18,8 +18,9 @@ constexpr absl::Duration kLeaderLogPeriod = absl::Seconds(10);
 
 // In a step: that it is refused there would be taken for an answer to what was
 // asked of it, and leave the model as it is.
-absl::Status InStep(const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status) && !absl::IsAborted(status)) {
+absl::Status InStep(const absl::Status& status, bool in_steps) {
+  if (!in_steps ||
+      (!absl::IsInvalidArgument(status) && !absl::IsAborted(status))) {
     return status;
   }
   return absl::InternalError(status.message());
@@ -180,7 +181,9 @@ absl::Status LeaderService::AwaitLoaded(const NodeFacts& facts,
         CheckSameFacts(static_cast<int>(node), loaded, facts);
     if (!status.ok()) return Fail(status);
   }
-  return failure();
+  const absl::MutexLock lock(&mu_);
+  in_steps_ = true;
+  return failure_;
 }
 
 void LeaderService::SetOnFailure(
@@ -217,7 +220,7 @@ void LeaderService::End(const absl::Status& status) {
           status.ok() ? absl::CancelledError("the leader has stopped") : status;
     }
     for (const Peer& peer : peers_) {
-      if (peer.inbox != nullptr) peer.inbox->End(InStep(failure_));
+      if (peer.inbox != nullptr) peer.inbox->End(InStep(failure_, in_steps_));
       if (peer.call != nullptr) calls.push_back(peer.call);
     }
   }
@@ -239,6 +242,11 @@ absl::Status LeaderService::Fail(const absl::Status& reason) {
   return reason;
 }
 
+bool LeaderService::in_steps() const {
+  const absl::MutexLock lock(&mu_);
+  return in_steps_;
+}
+
 absl::Status LeaderService::failure() const {
   const absl::MutexLock lock(&mu_);
   return failure_;
@@ -252,7 +260,7 @@ std::shared_ptr<LeaderService::Stream> LeaderService::StreamTo(
 
 absl::Status LeaderService::Send(int to, const kernels::NodeCall& call,
                                  const float* values) {
-  NACRE_RETURN_IF_ERROR(InStep(failure()));
+  NACRE_RETURN_IF_ERROR(InStep(failure(), in_steps()));
   const std::shared_ptr<Stream> stream = StreamTo(static_cast<size_t>(to));
   ForEachPiece(call, values, [&](v1::RankValues piece) {
     v1::LeaderMessage message;
@@ -266,7 +274,7 @@ absl::Status LeaderService::Receive(int from, const kernels::NodeCall& call,
                                     float* values) {
   const absl::Status status =
       peers_[static_cast<size_t>(from)].inbox->Receive(call, patience_, values);
-  return status.ok() ? status : InStep(Fail(status));
+  return status.ok() ? status : InStep(Fail(status), in_steps());
 }
 
 void LeaderService::Abort(const absl::Status& reason) {
@@ -275,7 +283,7 @@ void LeaderService::Abort(const absl::Status& reason) {
 
 absl::Status LeaderService::SendCommands(
     const std::vector<model::RankCommand>& commands) {
-  NACRE_RETURN_IF_ERROR(InStep(failure()));
+  NACRE_RETURN_IF_ERROR(InStep(failure(), in_steps()));
   v1::LeaderMessage message;
   FillCommands(commands, message.mutable_commands());
   for (size_t node = 1; node < peers_.size(); ++node) {

@@ -101,6 +101,7 @@ class LeaderService final : public v1::Ranks::CallbackService,
   // Why all nodes end; the first counts.
   absl::Status Fail(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mu_);
+  bool in_steps() const ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Stream> StreamTo(size_t node) const ABSL_LOCKS_EXCLUDED(mu_);
 
   const NodeFacts facts_;
@@ -109,6 +110,7 @@ class LeaderService final : public v1::Ranks::CallbackService,
   std::vector<Peer> peers_;  // its size and the inboxes never change
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool left_ ABSL_GUARDED_BY(mu_) = false;
+  bool in_steps_ ABSL_GUARDED_BY(mu_) = false;  // all have loaded
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   std::function<void(const absl::Status&)> on_failure_ ABSL_GUARDED_BY(mu_);
   std::function<void()> on_leave_ ABSL_GUARDED_BY(mu_);
