@@ -16,7 +16,7 @@
 namespace nacre::kernels {
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kLineBytes = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
@@ -103,7 +103,7 @@ class HostArena::Piece : public Buffer {
   ~Piece() override {
     // The whole mapping goes with its last piece.
     if (mapping_.use_count() > 1) {
-      mapping_->GiveBack(data_, RoundUp(bytes_, kAlignment));
+      mapping_->GiveBack(data_, RoundUp(bytes_, kLineBytes));
     }
   }
   Piece(const Piece&) = delete;
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> HostArena::Allocate(size_t bytes) {
   if (bytes > std::numeric_limits<ptrdiff_t>::max() - 2 * kHugePage) {
     return no_room();
   }
-  const size_t size = RoundUp(bytes, kAlignment);
+  const size_t size = RoundUp(bytes, kLineBytes);
   std::shared_ptr<Mapping> mapping = current_;
   if (mapping == nullptr || mapping->room() < size) {
     mapping = Mapping::Create(std::max(size, kMappingBytes));

@@ -201,7 +201,7 @@ absl::StatusOr<int64_t> LeastOfRanks(kernels::Collective* collective,
   if (collective->rank() == 0) {
     for (int rank = 0; rank < collective->ranks(); ++rank) {
       int64_t other = 0;
-      std::memcpy(&other, all + kFloats * rank, sizeof(other));
+      std::memcpy(&other, all + std::ptrdiff_t{kFloats} * rank, sizeof(other));
       value = std::min(value, other);
     }
     std::memcpy(own, &value, sizeof(value));
@@ -342,7 +342,7 @@ absl::Status TensorParallelModel::LoadRanks(const std::string& dir,
       own.kv_budget->of_ranks += PartsOfRanks(
           config, collectives_[rank]->ranks(), own.kv_budget->step_rows);
     }
-    const absl::Status status = LoadRank(dir, rank, own);
+    absl::Status status = LoadRank(dir, rank, own);
     // Whatever it is: others may wait for this rank.
     if (!status.ok()) {
       backends_[rank]->Abort(

@@ -17,7 +17,7 @@ namespace {
 // Proposals of the library that are looked at.
 constexpr int kProposals = 16;
 // What it may count on of all pointers.
-constexpr uint32_t kAlignment = 16;
+constexpr uint32_t kPointerAlignment = 16;
 
 struct Functions {
   decltype(&cublasLtGetVersion) version = nullptr;
@@ -198,10 +198,10 @@ class LtProduct final : public CublasLt::Product {
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{0});
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE});
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAlignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kPointerAlignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kPointerAlignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kPointerAlignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kPointerAlignment);
     if (status == CUBLAS_STATUS_SUCCESS) {
       status = f.propose(library_->handle, desc_, w_, x_, y_, y_, preference,
                          kProposals, proposed, count);

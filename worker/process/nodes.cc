@@ -148,7 +148,7 @@ absl::Status RunFollower(const WorkerOptions& options, wire::WorkerRole role,
   client->SayLoaded(FactsOf(options, **ranks));
   spdlog::info("following {}: {}", join.leader, (*ranks)->info().description);
   const LeaveThread leave(client.get(), exit);
-  const absl::Status status = Follow(client.get(), ranks->get());
+  absl::Status status = Follow(client.get(), ranks->get());
   if (status.ok()) {
     spdlog::info("stopped, as the leader has");
   } else {

@@ -313,7 +313,7 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
                  coordinator_metrics.get(), &health, &exit);
   EndStreams(parts);
   server->Shutdown(absl::Seconds(1));
-  const absl::Status end = exit.failure();
+  absl::Status end = exit.failure();
   if (leader != nullptr) leader->End(end);
   if (end.ok()) spdlog::info("stopped");
   return end;

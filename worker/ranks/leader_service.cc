@@ -187,7 +187,7 @@ absl::Status LeaderService::AwaitLoaded(const NodeFacts& facts,
 }
 
 void LeaderService::SetOnFailure(
-    std::function<void(const absl::Status&)> on_failure) {
+    const std::function<void(const absl::Status&)>& on_failure) {
   absl::Status failure;
   {
     const absl::MutexLock lock(&mu_);
@@ -197,7 +197,7 @@ void LeaderService::SetOnFailure(
   if (!failure.ok() && on_failure != nullptr) on_failure(failure);
 }
 
-void LeaderService::SetOnLeave(std::function<void()> on_leave) {
+void LeaderService::SetOnLeave(const std::function<void()>& on_leave) {
   bool left = false;
   {
     const absl::MutexLock lock(&mu_);

@@ -49,10 +49,11 @@ class LeaderService final : public v1::Ranks::CallbackService,
   // node. Before, it may be loading.
   void SetPatience(absl::Duration patience) { patience_ = patience; }
   // Heard on gRPC's threads; at once, if it has happened already.
-  void SetOnFailure(std::function<void(const absl::Status&)> on_failure)
+  void SetOnFailure(const std::function<void(const absl::Status&)>& on_failure)
       ABSL_LOCKS_EXCLUDED(mu_);
   // A follower was told to terminate.
-  void SetOnLeave(std::function<void()> on_leave) ABSL_LOCKS_EXCLUDED(mu_);
+  void SetOnLeave(const std::function<void()>& on_leave)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the followers: in order, or with a reason.
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
