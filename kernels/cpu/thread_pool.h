@@ -44,7 +44,7 @@ class ThreadPool {
   void RunRanges(int count, absl::FunctionRef<void(int begin, int end)> task);
 
  private:
-  // What nobody has taken of a thread's share: [begin, end).
+  // What is left of the share of a thread: [begin, end).
   class Share {
    public:
     void Set(uint32_t begin, uint32_t end);

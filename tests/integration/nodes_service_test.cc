@@ -176,7 +176,7 @@ TEST_F(NodesServiceTest, AFollowerEndsWithItsLeader) {
   Processes processes(Patient());
   StartNodes(&processes, 2);
   processes.AwaitReady(1);
-  // Whoever comes later is refused, and harms nobody.
+  // A node that comes later is refused, and the others go on.
   processes.StartWorker("stranger", "target", NodeFlags(1, 2, TargetModel()));
   EXPECT_EQ(processes.AwaitEnd("stranger"), "exit code 1");
   EXPECT_TRUE(absl::StrContains(processes.Log("stranger"),

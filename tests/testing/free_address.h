@@ -1,5 +1,5 @@
-// An address of this machine on which nobody listens yet, for programs that
-// must be told one.
+// An address of this machine on which no program listens yet, for programs
+// that must be told one.
 
 #ifndef TESTS_TESTING_FREE_ADDRESS_H_
 #define TESTS_TESTING_FREE_ADDRESS_H_
@@ -15,7 +15,7 @@
 
 namespace nacre::testing {
 
-// 127.0.0.1:PORT. The system gives the port to nobody else for a while.
+// 127.0.0.1:PORT. For a while the system gives the port to no other program.
 inline std::string FreeAddress() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

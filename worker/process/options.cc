@@ -372,7 +372,8 @@ void NodeFlags::Register(FlagSet* flags) {
         return absl::OkStatus();
       },
       "with --nodes, which of them this is: 0 leads, and is the worker that "
-      "coordinators see; the others follow it and serve nobody else");
+      "coordinators see; the others follow it and take no sessions of their "
+      "own");
   flags->Add("leader-address", "HOST:PORT", &leader_address,
              "with --nodes, where node 0 serves the others: it listens there, "
              "they dial it");
