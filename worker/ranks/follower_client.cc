@@ -23,7 +23,7 @@ constexpr absl::Duration kRetryPeriod = absl::Milliseconds(200);
 // For the leader to hear of a failure.
 constexpr absl::Duration kFarewell = absl::Seconds(2);
 
-// Who has ended, where gRPC's words or those of another node do not say so.
+// Names the leader, where the words of gRPC or of another node do not.
 absl::Status Explained(const std::string& leader, const absl::Status& status) {
   if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) return status;
   return absl::Status(

@@ -37,7 +37,7 @@ class LeaderService final : public v1::Ranks::CallbackService,
   // After the server has ended its calls.
   ~LeaderService() override;
 
-  // Wait for all followers, and say now and then in the log who is missing.
+  // Wait for all followers. The log names those that are missing now and then.
   // DEADLINE_EXCEEDED: not within `patience`. Else why they cannot be had.
   absl::Status AwaitJoined(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
   // Until they have loaded their ranks. FAILED_PRECONDITION: not what the
