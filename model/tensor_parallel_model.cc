@@ -416,6 +416,10 @@ int TensorParallelModel::blocks_brought_at_once() const {
 absl::StatusOr<absl::Span<const float>> TensorParallelModel::Forward(
     absl::Span<const SequenceRows> batch) {
   NACRE_RETURN_IF_ERROR(failure_);
+  lengths_.clear();
+  for (const SequenceRows& rows : batch) {
+    lengths_.push_back(rows.sequence->length());
+  }
   for (size_t rank = 0; rank < batches_.size(); ++rank) {
     batches_[rank].assign(batch.begin(), batch.end());
     for (SequenceRows& rows : batches_[rank]) {
@@ -436,7 +440,12 @@ absl::StatusOr<absl::Span<const float>> TensorParallelModel::Forward(
     return absl::OkStatus();
   });
   if (status.ok()) return logits;
-  if (!IsRefusal(status)) failure_ = status;
+  if (IsRefusal(status)) return status;
+  failure_ = status;
+  // A rank may have been through before another one failed.
+  for (size_t i = 0; i < batch.size(); ++i) {
+    batch[i].sequence->Truncate(lengths_[i]);
+  }
   return status;
 }
 

@@ -136,6 +136,7 @@ class TensorParallelModel : public LanguageModel {
   std::string why_host_;  // ranks on devices meet there; empty: they do not
   std::vector<std::unique_ptr<LanguageModel>> models_;
   std::vector<std::vector<SequenceRows>> batches_;  // of each rank
+  std::vector<int> lengths_;                        // before a step
   std::vector<absl::Status> statuses_;              // of each rank
   absl::Status failure_;                            // for good
 };
