@@ -5,6 +5,7 @@
 
 #include "absl/types/span.h"
 #include "common/check.h"
+#include "common/status_macros.h"
 
 namespace nacre::model {
 
@@ -33,6 +34,32 @@ void CrossAttention::Add(const TargetKv& target, int position) {
   ++runs_.back().count;
 }
 
+absl::Status CrossAttention::Begin() {
+  const size_t count = contexts_.size() * static_cast<size_t>(config_.q_size());
+  NACRE_RETURN_IF_ERROR(sent_cos_.Reserve(cos_.size()));
+  NACRE_RETURN_IF_ERROR(sent_sin_.Reserve(sin_.size()));
+  NACRE_RETURN_IF_ERROR(queries_.Reserve(count));
+  NACRE_RETURN_IF_ERROR(found_.Reserve(count));
+  sent_cos_.Send(cos_);
+  sent_sin_.Send(sin_);
+  SendZeros();
+  return absl::OkStatus();
+}
+
+void CrossAttention::SendZeros() {
+  const size_t width = static_cast<size_t>(config_.q_size());
+  size_t row = 0;
+  const auto until = [&](size_t end) {
+    zeros_.resize((end - row) * width, 0);
+    found_.Send(zeros_, row * width);
+  };
+  for (const Seeing& run : runs_) {
+    until(run.first);
+    row = run.first + run.count;
+  }
+  until(contexts_.size());
+}
+
 void CrossAttention::Run(const CrossWeights& weights,
                          const kernels::KvLayer& kv, int hidden_size,
                          Activations* activations) {
@@ -42,12 +69,9 @@ void CrossAttention::Run(const CrossWeights& weights,
   const int head_dim = config_.head_dim;
   const int size = config_.q_size();
   const size_t width = static_cast<size_t>(size);
-  queries_.resize(static_cast<size_t>(rows) * width);
   backend_->MatMul(a.attended->f32(), rows, *weights.q, queries_.data());
-  backend_->Rope(queries_.data(), rows, size, heads, head_dim, cos_.data(),
-                 sin_.data());
-  // What sees nothing finds nothing.
-  found_.assign(queries_.size(), 0);
+  backend_->Rope(queries_.data(), rows, size, heads, head_dim, sent_cos_.data(),
+                 sent_sin_.data());
   const kernels::AttentionRule rule(
       static_cast<float>(1.0 / std::sqrt(double{1} * head_dim)));
   for (const Seeing& run : runs_) {

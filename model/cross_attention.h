@@ -12,11 +12,13 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "kernels/kv_layer.h"
 #include "model/activations.h"
 #include "model/config.h"
 #include "model/rope.h"
+#include "model/step_values.h"
 
 namespace nacre::model {
 
@@ -35,10 +37,15 @@ struct CrossWeights {
 
 class CrossAttention {
  public:
-  // `cross`: the heads, and how their queries turn. Both outlive it. Only a
-  // backend of the host.
+  // `cross`: the heads, and how their queries turn. Both outlive it.
   CrossAttention(const ModelConfig& cross, kernels::Backend* backend)
-      : config_(cross), backend_(backend), rope_(cross) {}
+      : config_(cross),
+        backend_(backend),
+        rope_(cross),
+        sent_cos_(backend),
+        sent_sin_(backend),
+        queries_(backend),
+        found_(backend) {}
 
   // Room for sequences that long, so that no step makes any.
   void Reserve(int max_length) { rope_.Reserve(max_length); }
@@ -47,6 +54,9 @@ class CrossAttention {
   // without a table are a bug of ours, fatal.
   void Clear();
   void Add(const TargetKv& target, int position);
+  // Then, before the step: makes room for the rows and sends their angles.
+  // RESOURCE_EXHAUSTED.
+  absl::Status Begin();
 
   // Of one layer: adds what the rows find in `kv` to activations->attended.
   //                                                     [rows, hidden_size]
@@ -60,6 +70,9 @@ class CrossAttention {
     size_t count = 0;
   };
 
+  // Of what sees nothing, which finds nothing.
+  void SendZeros();
+
   const ModelConfig& config_;
   kernels::Backend* const backend_;
   RopeTable rope_;
@@ -67,8 +80,11 @@ class CrossAttention {
   std::vector<kernels::RowContext> contexts_;  // of all rows
   std::vector<float> cos_;                     // [rows, head_dim / 2]
   std::vector<float> sin_;
-  std::vector<float> queries_;  // [rows, all heads of the target]
-  std::vector<float> found_;    // likewise: what attention gave
+  StepValues sent_cos_;
+  StepValues sent_sin_;
+  StepValues queries_;        // [rows, all heads of the target]
+  StepValues found_;          // likewise: what attention gave
+  std::vector<float> zeros_;  // of rows that see nothing
 };
 
 }  // namespace nacre::model

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "model/draft_files.h"
-#include "model/eagle_projection.h"
 #include "model/eagle_sequence.h"
 
 namespace nacre::model {
@@ -50,11 +49,13 @@ EagleModel::EagleModel(EagleConfig config, EagleWeights weights, bool is_third,
       hidden_(static_cast<size_t>(config_.llama.hidden_size)),
       vocab_size_(static_cast<size_t>(info.vocab_size)),
       target_(target),
-      step_(config_.llama, target.backend) {}
+      step_(config_.llama, target.backend),
+      projector_(config_, weights_, target.backend),
+      scratch_(target.backend) {}
 
 absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Load(
     const std::string& path, LanguageModel* model) {
-  NACRE_RETURN_IF_ERROR(CheckHostTarget(*model, "an EAGLE draft"));
+  NACRE_RETURN_IF_ERROR(CheckKeepsFeatures(*model, "an EAGLE draft"));
   NACRE_ASSIGN_OR_RETURN(const OpenedEagle opened,
                          OpenEagle(path, model->info()));
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<EagleModel> eagle,
@@ -113,69 +114,96 @@ absl::StatusOr<std::unique_ptr<FeatureSequence>> EagleModel::NewSequence(
   return std::make_unique<EagleSequence>(std::move(kv), hidden_);
 }
 
-void EagleModel::Project(absl::Span<const FeatureRows> batch) {
-  std::vector<float>& all = scratch_.features;
-  all.clear();
+absl::Status EagleModel::Send(absl::Span<const FeatureRows> batch) {
+  Scratch& s = scratch_;
+  s.features.clear();
+  s.others.clear();
+  s.given.clear();
+  s.by_row.clear();
+  size_t num_others = 0;
   for (const FeatureRows& rows : batch) {
-    all.insert(all.end(), rows.features.begin(), rows.features.end());
+    s.features.insert(s.features.end(), rows.features.begin(),
+                      rows.features.end());
+    num_others += rows.token_ids.size();
   }
-  if (is_third_ && projects_ && !all.empty()) {
-    ProjectTaps(config_, weights_, target_.backend, &all, &scratch_.projected);
-    all.swap(scratch_.projected);
+  const bool is_projected = is_third_ && projects_;
+  const int beside =
+      static_cast<int>(s.features.size() / static_cast<size_t>(feature_size()));
+  // Zeros come after all that there may be.
+  const int zeros = beside + static_cast<int>(num_others);
+  int source = 0;
+  for (const FeatureRows& rows : batch) {
+    AddGiven(rows, source, beside, zeros);
+    source += static_cast<int>(rows.features.size() /
+                               static_cast<size_t>(feature_size()));
+  }
+  const int count = step_.rows().size();
+  for (int row = 0; row < count; ++row) {
+    s.by_row.insert(s.by_row.end(), {row, count + row});
+  }
+  NACRE_RETURN_IF_ERROR(
+      s.sources.Reserve((static_cast<size_t>(zeros) + 1) * hidden_));
+  NACRE_RETURN_IF_ERROR(s.inputs.Reserve(2 * NumValues()));
+  NACRE_RETURN_IF_ERROR(s.joined.Reserve(2 * NumValues()));
+  NACRE_RETURN_IF_ERROR(s.out.Reserve(
+      static_cast<size_t>(step_.rows().num_logit_rows()) * hidden_));
+  if (is_projected) {
+    NACRE_RETURN_IF_ERROR(projector_.Begin(s.features));
+  } else {
+    s.sources.Send(s.features);
+  }
+  s.sources.Send(s.others, static_cast<size_t>(beside) * hidden_);
+  s.sources.Send(std::vector<float>(hidden_),
+                 static_cast<size_t>(zeros) * hidden_);
+  return absl::OkStatus();
+}
+
+void EagleModel::AddGiven(const FeatureRows& rows, int first_source,
+                          int first_other, int zeros) {
+  const EagleSequence& sequence = *AsEagle(rows);
+  Scratch& s = scratch_;
+  const auto add_other = [&](const float* output) {
+    s.given.push_back(first_other +
+                      static_cast<int>(s.others.size() / hidden_));
+    s.others.insert(s.others.end(), output, output + hidden_);
+  };
+  const size_t beside =
+      rows.features.size() / static_cast<size_t>(feature_size());
+  for (size_t i = 0; i < beside; ++i) {
+    s.given.push_back(first_source + static_cast<int>(i));
+  }
+  const size_t without = NumPositions(rows) - beside;
+  if (without > 0) {
+    add_other(
+        sequence.TextOutput(FirstRow(rows) + static_cast<int>(beside) - 1));
+    s.given.insert(s.given.end(), without - 1, zeros);
+  }
+  for (const TreeNode& node : rows.nodes) {
+    add_other(node.parent == kNoSlot
+                  ? sequence.TextOutput(sequence.length() - 1)
+                  : sequence.SlotOutput(node.parent));
   }
 }
 
-void EagleModel::Gather(absl::Span<const FeatureRows> batch) {
-  auto from = scratch_.features.begin();
-  std::vector<float>& given = scratch_.given;
-  given.clear();
-  for (const FeatureRows& rows : batch) {
-    const EagleSequence& sequence = *AsEagle(rows);
-    const size_t beside =
-        rows.features.size() / static_cast<size_t>(feature_size());
-    const auto end = from + static_cast<ptrdiff_t>(beside * hidden_);
-    given.insert(given.end(), from, end);
-    from = end;
-    const size_t without = NumPositions(rows) - beside;
-    if (without > 0) {
-      const float* const output =
-          sequence.TextOutput(FirstRow(rows) + static_cast<int>(beside) - 1);
-      given.insert(given.end(), output, output + hidden_);
-      given.resize(given.size() + (without - 1) * hidden_);
-    }
-    for (const TreeNode& node : rows.nodes) {
-      const float* const output =
-          node.parent == kNoSlot ? sequence.TextOutput(sequence.length() - 1)
-                                 : sequence.SlotOutput(node.parent);
-      given.insert(given.end(), output, output + hidden_);
-    }
-  }
-  scratch_.embedded.resize(scratch_.given.size());
-  target_.backend->Embed(
-      weights_.embedding != nullptr ? *weights_.embedding : *target_.embedding,
-      step_.rows().token_ids(), scratch_.embedded.data());
+void EagleModel::Copy(const float* from, int rows, float* to) {
+  const int width = static_cast<int>(hidden_);
+  target_.backend->TakeColumns(from, rows, width, 0, width, to);
 }
 
 void EagleModel::NormInputs() {
   const int rows = step_.rows().size();
   const int hidden = config_.llama.hidden_size;
   const float epsilon = static_cast<float>(config_.llama.norms.epsilon);
-  float* const embedded = scratch_.embedded.data();
-  float* const given = scratch_.given.data();
-  target_.backend->RmsNorm(embedded, rows, hidden,
-                           weights_.embedding_norm->f32(), epsilon, embedded);
-  target_.backend->RmsNorm(given, rows, hidden, weights_.hidden_norm->f32(),
-                           epsilon, given);
+  target_.backend->RmsNorm(embedded(), rows, hidden,
+                           weights_.embedding_norm->f32(), epsilon, embedded());
+  target_.backend->RmsNorm(given(), rows, hidden, weights_.hidden_norm->f32(),
+                           epsilon, given());
 }
 
 void EagleModel::Join() {
-  const size_t count = static_cast<size_t>(step_.rows().size());
-  scratch_.joined.resize(2 * count * hidden_);
-  for (size_t row = 0; row < count; ++row) {
-    float* const to = scratch_.joined.data() + 2 * row * hidden_;
-    std::copy_n(scratch_.embedded.begin() + row * hidden_, hidden_, to);
-    std::copy_n(scratch_.given.begin() + row * hidden_, hidden_, to + hidden_);
-  }
+  target_.backend->GatherRows(embedded(), scratch_.by_row,
+                              static_cast<int>(hidden_),
+                              scratch_.joined.data());
 }
 
 void EagleModel::RunLayer() {
@@ -188,11 +216,11 @@ void EagleModel::RunLayer() {
   float* const qkv = a.qkv->f32();
   if (is_third_) {
     if (!config_.norm_before_residual) {
-      std::copy(scratch_.given.begin(), scratch_.given.end(), residual);
+      Copy(given(), rows, residual);
     }
     NormInputs();
     if (config_.norm_before_residual) {
-      std::copy(scratch_.given.begin(), scratch_.given.end(), residual);
+      Copy(given(), rows, residual);
     }
     Join();
     backend->MatMul(scratch_.joined.data(), rows, *weights_.layer.qkv, qkv);
@@ -212,37 +240,45 @@ void EagleModel::RunHead() {
   kernels::Backend* const backend = target_.backend;
   const int rows = step_.rows().num_logit_rows();
   Activations& a = *step_.activations();
-  std::vector<float>& out = scratch_.out;
-  step_.GatherLogitRows(&out);
-  const float* read = out.data();
+  float* const out = step_.GatherLogitRows();
+  const float* read = out;
   if (is_third_) {
     float* const normed = a.normed->f32();
-    step_.runner()->Norm(out.data(), rows, weights_.final_norm, normed);
+    step_.runner()->Norm(out, rows, weights_.final_norm, normed);
     read = normed;
-    if (config_.norm_output) std::copy_n(normed, out.size(), out.begin());
+    if (config_.norm_output) Copy(normed, rows, out);
   }
+  scratch_.out.Bring(out, static_cast<size_t>(rows) * hidden_);
   const bool is_own = weights_.head != nullptr;
-  float* const said = a.logits->f32();
-  backend->MatMul(read, rows, is_own ? *weights_.head : *target_.weights, said);
-  const size_t width = static_cast<size_t>(config_.llama.vocab_size);
-  const size_t count = static_cast<size_t>(rows) * width;
+  backend->MatMul(read, rows, is_own ? *weights_.head : *target_.weights,
+                  a.logits->f32());
   if (!is_own && target_.soft_cap > 0) {
-    backend->SoftCap(said, count, target_.soft_cap);
+    backend->SoftCap(a.logits->f32(),
+                     static_cast<size_t>(rows) *
+                         static_cast<size_t>(config_.llama.vocab_size),
+                     target_.soft_cap);
   }
-  if (weights_.token_ids.empty()) {
-    scratch_.logits.assign(said, said + count);
-    return;
-  }
-  scratch_.logits.assign(static_cast<size_t>(rows) * vocab_size_,
+  step_.BringLogits();
+}
+
+absl::Span<const float> EagleModel::MapLogits() {
+  const absl::Span<const float> said = step_.logits();
+  if (weights_.token_ids.empty()) return said;
+  const size_t width = static_cast<size_t>(config_.llama.vocab_size);
+  scratch_.logits.assign(said.size() / width * vocab_size_,
                          -std::numeric_limits<float>::infinity());
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < said.size(); ++i) {
     const size_t id = static_cast<size_t>(weights_.token_ids[i % width]);
     scratch_.logits[i / width * vocab_size_ + id] = said[i];
   }
+  return scratch_.logits;
 }
 
 void EagleModel::KeepOutputs(absl::Span<const FeatureRows> batch) {
-  const float* from = scratch_.out.data();
+  const float* from =
+      scratch_.out
+          .Get(0, static_cast<size_t>(step_.rows().num_logit_rows()) * hidden_)
+          .data();
   for (const FeatureRows& rows : batch) {
     EagleSequence* const sequence = AsEagle(rows);
     const int end = FirstRow(rows) + static_cast<int>(NumPositions(rows));
@@ -261,17 +297,22 @@ void EagleModel::KeepOutputs(absl::Span<const FeatureRows> batch) {
 
 absl::StatusOr<absl::Span<const float>> EagleModel::Forward(
     absl::Span<const FeatureRows> batch) {
-  NACRE_RETURN_IF_ERROR(step_.Begin(batch, feature_size()));
-  scratch_.logits.clear();
-  scratch_.out.clear();
-  target_.backend->RunStep(step_.rows().size(), [&] {
-    Project(batch);
-    Gather(batch);
+  NACRE_RETURN_IF_ERROR(
+      step_.Begin(batch, feature_size(), [&] { return Send(batch); }));
+  kernels::Backend* const backend = target_.backend;
+  backend->RunStep(step_.rows().size(), [&] {
+    if (is_third_ && projects_) projector_.Run(scratch_.sources.data());
+    backend->GatherRows(scratch_.sources.data(), scratch_.given,
+                        static_cast<int>(hidden_), given());
+    backend->Embed(weights_.embedding != nullptr ? *weights_.embedding
+                                                 : *target_.embedding,
+                   step_.rows().token_ids(), embedded());
     RunLayer();
     if (step_.rows().num_logit_rows() > 0) RunHead();
   });
+  NACRE_RETURN_IF_ERROR(step_.Wait(batch));
   KeepOutputs(batch);
-  return scratch_.logits;
+  return MapLogits();
 }
 
 }  // namespace nacre::model

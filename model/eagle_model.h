@@ -7,8 +7,8 @@
 //   EAGLE-1  h = fc([e; f]), perhaps with e and f normed; a Llama layer without
 //            its first norm; logits = the target's head(out)
 //
-// What the layer gives is the next row's h, or f. Only backends of the host run
-// it: the target's own, or elsewhere one over the target's tables.
+// What the layer gives is the next row's h, or f. It runs on the target's own
+// backend, or elsewhere on one over the target's tables.
 //
 // Thread-compatible: the model's thread.
 
@@ -27,10 +27,12 @@
 #include "model/checkpoint.h"
 #include "model/eagle_config.h"
 #include "model/eagle_folder.h"
+#include "model/eagle_projection.h"
 #include "model/eagle_weights.h"
 #include "model/feature_drafter.h"
 #include "model/feature_step.h"
 #include "model/language_model.h"
+#include "model/step_values.h"
 
 namespace nacre::model {
 
@@ -43,9 +45,9 @@ class EagleModel final : public FeatureDrafter {
   //
   // NOT_FOUND: there is no such file. INVALID_ARGUMENT: it is malformed, or is
   // not this model's draft, with the tensor and both shapes, or the field and
-  // its value. UNIMPLEMENTED: a type of tensors, a variant that is
-  // not known here, a model whose backend is no host's. `model` outlives the
-  // draft, and keeps its taps from now on.
+  // its value. UNIMPLEMENTED: a type of tensors, a variant that is not known
+  // here, a model that keeps no features. `model` outlives the draft, and keeps
+  // its taps from now on.
   static absl::StatusOr<std::unique_ptr<EagleModel>> Load(
       const std::string& path, LanguageModel* model);
 
@@ -77,12 +79,17 @@ class EagleModel final : public FeatureDrafter {
  private:
   // Scratch, each [rows, columns].
   struct Scratch {
+    explicit Scratch(kernels::Backend* backend)
+        : sources(backend), inputs(backend), joined(backend), out(backend) {}
+
     std::vector<float> features;  // rows beside features, all taps
-    std::vector<float> projected;
-    std::vector<float> embedded;  // all rows from here on
-    std::vector<float> given;     // what each row has beside its token
-    std::vector<float> joined;    // [embedded; given]
-    std::vector<float> out;       // rows that have logits
+    std::vector<float> others;    // what the draft gave for rows before
+    std::vector<int32_t> given;   // of sources, that of each row
+    std::vector<int32_t> by_row;  // of inputs, those of each row
+    StepValues sources;           // of features, of `others`, zeros
+    StepValues inputs;            // embeddings of all rows, then what is given
+    StepValues joined;            // [embedding; given] of each row
+    BroughtValues out;            // rows that have logits
     std::vector<float> logits;    // [.., vocab_size]
   };
 
@@ -95,16 +102,26 @@ class EagleModel final : public FeatureDrafter {
       const ModelInfo& info, const VocabularyHead& target);
   absl::Status Finish(const ModelInfo& info);
 
-  // The features of the rows that have some, as the layer is given them.
-  void Project(absl::Span<const FeatureRows> batch);
-  // What each row has beside its token.
-  void Gather(absl::Span<const FeatureRows> batch);
+  // Finds what each row has beside its token, makes room for it, and sends what
+  // lies on the host.
+  absl::Status Send(absl::Span<const FeatureRows> batch);
+  void AddGiven(const FeatureRows& rows, int first_source, int first_other,
+                int zeros);
+  float* embedded() const { return scratch_.inputs.data(); }  // of all rows
+  float* given() const { return embedded() + NumValues(); }
+  // Of all rows.
+  size_t NumValues() const {
+    return static_cast<size_t>(step_.rows().size()) * hidden_;
+  }
+  void Copy(const float* from, int rows, float* to);
   // By the norms of embeddings and of what the rows have beside their tokens.
   void NormInputs();
   void Join();
   // Fills activations.hidden of the step.
   void RunLayer();
   void RunHead();
+  // Of the target's tokens.
+  absl::Span<const float> MapLogits();
   // What rows that build on those with logits will be given.
   void KeepOutputs(absl::Span<const FeatureRows> batch);
 
@@ -116,6 +133,7 @@ class EagleModel final : public FeatureDrafter {
   const size_t vocab_size_;  // the target's
   const VocabularyHead target_;
   FeatureStep step_;
+  TapProjector projector_;
   Scratch scratch_;
   std::string description_;
 };

@@ -21,14 +21,40 @@
 #include "model/feature_source.h"
 #include "model/feature_tap.h"
 #include "model/language_model.h"
+#include "model/step_values.h"
 
 namespace nacre::model {
 
-// Of EAGLE-3's weights: of features [rows, all taps], which it may change,
-// makes out [rows, hidden_size of the draft].
-void ProjectTaps(const EagleConfig& config, const EagleWeights& weights,
-                 kernels::Backend* backend, std::vector<float>* features,
-                 std::vector<float>* out);
+// What EAGLE-3's weights make of a target's features.
+class TapProjector {
+ public:
+  // All outlive it.
+  TapProjector(const EagleConfig& config, const EagleWeights& weights,
+               kernels::Backend* backend);
+
+  // Before a step: takes features of the host [rows, all taps].
+  // RESOURCE_EXHAUSTED.
+  absl::Status Begin(absl::Span<const float> features);
+  // In a step: out [rows, hidden_size of the draft], of the backend.
+  void Run(float* out);
+  // Of Begin.
+  int rows() const { return rows_; }
+
+ private:
+  // Each tap of all rows by its own norm.
+  void NormTaps();
+  int width() const {  // of a row
+    return static_cast<int>(config_.taps.size()) * config_.tap_size;
+  }
+
+  const EagleConfig& config_;
+  const EagleWeights& weights_;
+  kernels::Backend* const backend_;
+  int rows_ = 0;
+  StepValues features_;
+  StepValues by_tap_;  // all rows of a tap one after the other
+  std::vector<int32_t> order_;
+};
 
 class EagleProjection final : public FeatureSource {
  public:
@@ -56,9 +82,11 @@ class EagleProjection final : public FeatureSource {
   kernels::Backend* const backend_;
   std::string fingerprint_;
   std::string description_;
+  TapProjector projector_;
   // Of the call being made.
   std::vector<float> features_;
-  std::vector<float> projected_;
+  StepValues projected_;
+  BroughtValues brought_;
 };
 
 }  // namespace nacre::model

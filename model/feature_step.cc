@@ -14,20 +14,19 @@ KvSequence* OwnKv(const FeatureRows& rows) {
   return static_cast<OwnKvSequence*>(rows.sequence)->kv();
 }
 
+void EmptySlots(absl::Span<const FeatureRows> batch) {
+  for (const FeatureRows& rows : batch) {
+    for (const TreeNode& node : rows.nodes) OwnKv(rows)->EmptySlot(node.slot);
+  }
+}
+
 }  // namespace
 
-absl::Status CheckHostTarget(const LanguageModel& model, const char* kind) {
+absl::Status CheckKeepsFeatures(const LanguageModel& model, const char* kind) {
   const absl::optional<VocabularyHead> head = model.vocabulary_head();
-  if (!head.has_value() || model.info().num_layers == 0) {
-    return absl::UnimplementedError(
-        absl::StrCat(kind, " of a model that keeps no features"));
-  }
-  if (head->backend->location() == kernels::Location::kHost) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      kind, " does not run on the backend ", head->backend->numerics_id(),
-      "; on \"cpu\" and \"reference\" it does"));
+  if (head.has_value() && model.info().num_layers > 0) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(kind, " of a model that keeps no features"));
 }
 
 absl::Status FeatureStep::MakeKvCache(int64_t tokens) {
@@ -50,7 +49,8 @@ absl::StatusOr<std::unique_ptr<KvSequence>> FeatureStep::Reserve(
 }
 
 absl::Status FeatureStep::Begin(absl::Span<const FeatureRows> batch,
-                                int feature_size) {
+                                int feature_size,
+                                absl::FunctionRef<absl::Status()> more) {
   kv_pool_->FinishMoves();
   rows_.Clear();
   for (const FeatureRows& rows : batch) {
@@ -70,27 +70,39 @@ absl::Status FeatureStep::Begin(absl::Span<const FeatureRows> batch,
     rows_.AddLogits(rows.num_logits);
   }
   rows_.FinishTails();
-  absl::Status grown = activations_.Grow(config_, backend_, rows_.size(),
-                                         rows_.num_logit_rows());
-  if (!grown.ok()) {
-    for (const FeatureRows& rows : batch) {
-      for (const TreeNode& node : rows.nodes) OwnKv(rows)->EmptySlot(node.slot);
-    }
-    return grown;
+  if (absl::Status status = MakeRoom(more); !status.ok()) {
+    EmptySlots(batch);
+    return status;
   }
   rows_.SendPositions(backend_, &activations_);
   return absl::OkStatus();
 }
 
-void FeatureStep::GatherLogitRows(std::vector<float>* out) const {
-  const size_t hidden = static_cast<size_t>(config_.hidden_size);
-  out->clear();
+absl::Status FeatureStep::MakeRoom(absl::FunctionRef<absl::Status()> more) {
+  NACRE_RETURN_IF_ERROR(activations_.Grow(config_, backend_, rows_.size(),
+                                          rows_.num_logit_rows()));
+  NACRE_RETURN_IF_ERROR(
+      out_.Reserve(static_cast<size_t>(rows_.num_logit_rows()) *
+                   static_cast<size_t>(config_.hidden_size)));
+  NACRE_RETURN_IF_ERROR(logits_.Reserve(NumLogits()));
+  return more();
+}
+
+float* FeatureStep::GatherLogitRows() {
+  logit_rows_.clear();
   for (const StepRows::Run& run : rows_.head_runs()) {
-    const float* const from =
-        activations_.hidden->f32() + static_cast<size_t>(run.first) * hidden;
-    out->insert(out->end(), from,
-                from + static_cast<size_t>(run.count) * hidden);
+    for (int i = 0; i < run.count; ++i) logit_rows_.push_back(run.first + i);
   }
+  backend_->GatherRows(activations_.hidden->f32(), logit_rows_,
+                       config_.hidden_size, out_.data());
+  return out_.data();
+}
+
+absl::Status FeatureStep::Wait(absl::Span<const FeatureRows> batch) {
+  if (rows_.num_logit_rows() == 0) return absl::OkStatus();
+  absl::Status status = backend_->Synchronize();
+  if (!status.ok()) EmptySlots(batch);
+  return status;
 }
 
 void FeatureStep::End(absl::Span<const FeatureRows> batch) {

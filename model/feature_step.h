@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -25,6 +26,7 @@
 #include "model/language_model.h"
 #include "model/layer_runner.h"
 #include "model/step_rows.h"
+#include "model/step_values.h"
 
 namespace nacre::model {
 
@@ -53,8 +55,8 @@ inline int FirstRow(const FeatureRows& rows) {
 }
 
 // UNIMPLEMENTED where the model keeps nothing that a draft of this kind ("an
-// EAGLE draft") reads, or its backend is no host's.
-absl::Status CheckHostTarget(const LanguageModel& model, const char* kind);
+// EAGLE draft") reads.
+absl::Status CheckKeepsFeatures(const LanguageModel& model, const char* kind);
 
 class FeatureStep {
  public:
@@ -63,7 +65,9 @@ class FeatureStep {
       : config_(config),
         backend_(backend),
         rows_(config),
-        runner_(config, backend, &rows_, &activations_) {}
+        runner_(config, backend, &rows_, &activations_),
+        out_(backend),
+        logits_(backend) {}
 
   // Once, before all others: a KV cache for so many tokens, one block at least.
   // RESOURCE_EXHAUSTED where the backend has no room.
@@ -73,15 +77,24 @@ class FeatureStep {
                                                       int num_slots);
 
   // Takes the rows of a call, whose sequences are OwnKvSequences, and makes
-  // room for them. RESOURCE_EXHAUSTED: nothing has changed. Our own bugs,
+  // room for them; `more`: what else needs some, which rows() tells.
+  // RESOURCE_EXHAUSTED: nothing has changed. Our own bugs,
   // fatal: nodes that TreeSlots::CheckNodes refuses, rows past the reserved
   // length, more features than `feature_size` for each row that is no node.
-  absl::Status Begin(absl::Span<const FeatureRows> batch, int feature_size);
-  // Of rows of activations()->hidden, those that have logits.
-  //                                          out [num_logit_rows, hidden_size]
-  void GatherLogitRows(std::vector<float>* out) const;
-  // The sequences have become longer.
+  absl::Status Begin(absl::Span<const FeatureRows> batch, int feature_size,
+                     absl::FunctionRef<absl::Status()> more);
+  // Of rows of activations()->hidden, those that have logits: in memory of the
+  // backend, until the next call.               [num_logit_rows, hidden_size]
+  float* GatherLogitRows();
+  // Queues what brings activations()->logits to the host.
+  void BringLogits() { logits_.Bring(activations_.logits->f32(), NumLogits()); }
+  // Waits for the rows, if any has logits. Errors of the backend: nothing has
+  // changed.
+  absl::Status Wait(absl::Span<const FeatureRows> batch);
+  // Then the sequences are longer.
   static void End(absl::Span<const FeatureRows> batch);
+  // Those of the rows, after Wait.               [num_logit_rows, vocab_size]
+  absl::Span<const float> logits() const { return logits_.Get(0, NumLogits()); }
 
   int64_t kv_free_tokens() const { return kv_pool_->free_tokens(); }
   const StepRows& rows() const { return rows_; }
@@ -90,12 +103,21 @@ class FeatureStep {
   const kernels::KvLayer& kv(int layer) const { return kv_pool_->layer(layer); }
 
  private:
+  size_t NumLogits() const {
+    return static_cast<size_t>(rows_.num_logit_rows()) *
+           static_cast<size_t>(config_.vocab_size);
+  }
+  absl::Status MakeRoom(absl::FunctionRef<absl::Status()> more);
+
   const ModelConfig& config_;
   kernels::Backend* const backend_;
   std::unique_ptr<KvPool> kv_pool_;
   StepRows rows_;
   Activations activations_;
   LayerRunner runner_;
+  std::vector<int32_t> logit_rows_;
+  StepValues out_;
+  BroughtValues logits_;
 };
 
 }  // namespace nacre::model

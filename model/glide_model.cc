@@ -22,7 +22,7 @@ GlideModel::GlideModel(GlideConfig config, GlideWeights weights,
 
 absl::StatusOr<std::unique_ptr<GlideModel>> GlideModel::Load(
     const std::string& path, const LanguageModel& model) {
-  NACRE_RETURN_IF_ERROR(CheckHostTarget(model, "a GliDe draft"));
+  NACRE_RETURN_IF_ERROR(CheckKeepsFeatures(model, "a GliDe draft"));
   const absl::optional<KeptKv> kv = model.kept_kv();
   if (!kv.has_value()) {
     return absl::UnimplementedError(
@@ -84,22 +84,18 @@ void GlideModel::AddViews(absl::Span<const FeatureRows> batch) {
 void GlideModel::RunHead() {
   Activations& a = *step_.activations();
   const int rows = step_.rows().num_logit_rows();
-  step_.GatherLogitRows(&out_);
-  step_.runner()->Norm(out_.data(), rows, weights_.llama.final_norm,
+  step_.runner()->Norm(step_.GatherLogitRows(), rows, weights_.llama.final_norm,
                        a.normed->f32());
   backend_->MatMul(a.normed->f32(), rows, *weights_.llama.head,
                    a.logits->f32());
-  logits_.assign(
-      a.logits->f32(),
-      a.logits->f32() + static_cast<size_t>(rows) *
-                            static_cast<size_t>(config_.llama.vocab_size));
+  step_.BringLogits();
 }
 
 absl::StatusOr<absl::Span<const float>> GlideModel::Forward(
     absl::Span<const FeatureRows> batch) {
-  NACRE_RETURN_IF_ERROR(step_.Begin(batch, feature_size()));
   AddViews(batch);
-  logits_.clear();
+  NACRE_RETURN_IF_ERROR(
+      step_.Begin(batch, feature_size(), [this] { return cross_.Begin(); }));
   LayerRunner& runner = *step_.runner();
   backend_->RunStep(step_.rows().size(), [&] {
     backend_->Embed(*weights_.llama.embedding, step_.rows().token_ids(),
@@ -115,8 +111,9 @@ absl::StatusOr<absl::Span<const float>> GlideModel::Forward(
     }
     if (step_.rows().num_logit_rows() > 0) RunHead();
   });
+  NACRE_RETURN_IF_ERROR(step_.Wait(batch));
   FeatureStep::End(batch);
-  return logits_;
+  return step_.logits();
 }
 
 }  // namespace nacre::model

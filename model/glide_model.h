@@ -74,8 +74,6 @@ class GlideModel final : public FeatureDrafter {
   kernels::Backend* const backend_;
   FeatureStep step_;
   CrossAttention cross_;
-  std::vector<float> out_;  // rows that have logits
-  std::vector<float> logits_;
   std::string description_;
 };
 

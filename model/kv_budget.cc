@@ -1,6 +1,7 @@
 #include "model/kv_budget.h"
 
 #include <algorithm>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -46,11 +47,19 @@ int64_t ScratchBytes(const ModelConfig& config, int rows) {
   return static_cast<int64_t>(sizeof(float)) * rows * (row + widest);
 }
 
+int64_t MostWeightBytes(const Checkpoint& draft) {
+  int64_t stored = 0;
+  for (const std::string& name : draft.Names()) {
+    stored += draft.StoredBytes(name);
+  }
+  return 2 * stored;
+}
+
 absl::StatusOr<int64_t> KvBytes(const ModelConfig& config,
                                 const kernels::DeviceMemory& memory,
-                                const KvBudget& budget) {
+                                const KvBudget& budget, int64_t per_token) {
   const int64_t scratch = ScratchBytes(config, budget.step_rows) +
-                          budget.of_ranks +
+                          budget.of_ranks + budget.draft.bytes +
                           std::min(kOperations, memory.total / 8);
   const int64_t reserve = std::min(kReserve, memory.total / 8);
   int64_t left = memory.free - scratch - reserve;
@@ -58,13 +67,19 @@ absl::StatusOr<int64_t> KvBytes(const ModelConfig& config,
     left = std::min(left, *memory.limit - memory.used - scratch);
   }
   if (left <= 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no room for a KV cache: beside the weights, a step of ",
-                     budget.step_rows, " rows needs ", scratch,
-                     " bytes on the device, ", memory.ToString()));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no room for a KV cache: beside the weights, a step of ",
+        budget.step_rows, " rows needs ", scratch, " bytes on the device",
+        budget.draft.bytes == 0 ? ""
+                                : absl::StrCat(", ", budget.draft.bytes,
+                                               " of them the draft beside it"),
+        ", ", memory.ToString()));
   }
+  // The draft's own cache has room for as many tokens.
+  const double own = static_cast<double>(per_token) /
+                     static_cast<double>(per_token + budget.draft.per_token);
   const auto share =
-      static_cast<int64_t>(static_cast<double>(left) * budget.share);
+      static_cast<int64_t>(static_cast<double>(left) * budget.share * own);
   return budget.most > 0 ? std::min(budget.most, share) : share;
 }
 

@@ -58,6 +58,18 @@ absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> MedusaHeads::Pack(
                       absl::StrCat(name, ": ", packed.status().message()));
 }
 
+absl::StatusOr<std::unique_ptr<kernels::Buffer>> MedusaHeads::LoadBias(
+    const Checkpoint& checkpoint, const std::string& name) {
+  NACRE_ASSIGN_OR_RETURN(
+      const std::vector<float> values,
+      checkpoint.Vector(name, static_cast<int>(hidden_size_)));
+  const size_t bytes = values.size() * sizeof(float);
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Buffer> bias,
+                         target_.backend->Allocate(bytes));
+  target_.backend->CopyFromHost(values.data(), bytes, bias->data());
+  return bias;
+}
+
 absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>>
 MedusaHeads::LoadVocabulary(const Checkpoint& checkpoint,
                             const std::string& name) {
@@ -86,7 +98,7 @@ absl::StatusOr<MedusaHeads::Head> MedusaHeads::LoadHead(
     NACRE_ASSIGN_OR_RETURN(block.weight,
                            Pack(checkpoint, names.weight, matrix));
     if (names.bias.empty()) continue;
-    NACRE_ASSIGN_OR_RETURN(block.bias, checkpoint.Vector(names.bias, hidden));
+    NACRE_ASSIGN_OR_RETURN(block.bias, LoadBias(checkpoint, names.bias));
   }
   if (!layout.vocabulary.empty()) {
     NACRE_ASSIGN_OR_RETURN(head.vocabulary,
@@ -136,12 +148,6 @@ absl::StatusOr<std::unique_ptr<MedusaHeads>> MedusaHeads::Load(
     return absl::UnimplementedError(
         "Medusa heads of a model that shows no hidden states");
   }
-  if (target->backend->location() != kernels::Location::kHost) {
-    return absl::UnimplementedError(
-        absl::StrCat("Medusa heads do not run on the backend ",
-                     target->backend->numerics_id(),
-                     "; on \"cpu\" and \"reference\" they do"));
-  }
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                          OpenDraftTensors(path, kFileName));
   std::unique_ptr<MedusaHeads> heads(new MedusaHeads(model.info(), *target));
@@ -150,6 +156,22 @@ absl::StatusOr<std::unique_ptr<MedusaHeads>> MedusaHeads::Load(
   if (status.ok()) return heads;
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
+}
+
+absl::StatusOr<DraftNeeds> MedusaHeads::ReadNeeds(const std::string& path,
+                                                  const ModelConfig& target) {
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                         OpenDraftTensors(path, kFileName));
+  NACRE_ASSIGN_OR_RETURN(const MedusaLayout layout,
+                         FindMedusaLayout(checkpoint->Names()));
+  // Of MakeRoom: states, gates and their inputs, and logits.
+  const auto heads = static_cast<int64_t>(layout.heads.size());
+  const int64_t row =
+      heads * (int64_t{target.hidden_size} + target.vocab_size) +
+      4 * int64_t{target.hidden_size};
+  return DraftNeeds{MostWeightBytes(*checkpoint) +
+                        (kMaxRows + 1) * row * int64_t{sizeof(float)},
+                    0};
 }
 
 absl::Status MedusaHeads::LoadFolder(const std::string& folder,
@@ -172,49 +194,91 @@ absl::Status MedusaHeads::LoadFolder(const std::string& folder,
 }
 
 void MedusaHeads::RunBlocks(const Head& head, int rows, float* x) {
+  kernels::Backend* const backend = target_.backend;
+  const int hidden = static_cast<int>(hidden_size_);
   for (const Block& block : head.blocks) {
-    float* const gates = gates_->f32();
-    target_.backend->MatMul(x, rows, *block.weight, gates);
-    const size_t count = static_cast<size_t>(rows) * hidden_size_;
-    for (size_t i = 0; i < count; ++i) {
-      const float z =
-          gates[i] + (block.bias.empty() ? 0 : block.bias[i % hidden_size_]);
-      x[i] += z / (1 + std::exp(-z));
+    backend->MatMul(x, rows, *block.weight, gates_.data());
+    if (block.bias != nullptr) {
+      backend->AddBias(gates_.data(), rows, hidden, block.bias->f32());
     }
+    // x += silu(gates), of which the backend has the product with another.
+    backend->GatherRows(
+        gates_.data(),
+        absl::MakeConstSpan(beside_ones_).first(2 * static_cast<size_t>(rows)),
+        hidden, inputs_.data());
+    backend->SiluMul(inputs_.data(), rows, hidden, gated_.data());
+    backend->AddInPlace(x, gated_.data(),
+                        static_cast<size_t>(rows) * hidden_size_);
   }
 }
 
 void MedusaHeads::RunVocabulary(const kernels::PackedMatrix& vocabulary,
-                                const float* x, int rows, float* out) {
-  const size_t said = static_cast<size_t>(vocabulary.rows());
-  const size_t count = static_cast<size_t>(rows) * said;
-  float* const values = said == vocab_size_ ? out : said_->f32();
+                                const float* x, int rows, size_t first) {
+  const Said said = {first, static_cast<size_t>(rows),
+                     static_cast<size_t>(vocabulary.rows())};
+  const size_t count = said.rows * said.width;
+  float* const values = values_.data() + first;
   target_.backend->MatMul(x, rows, vocabulary, values);
   if (&vocabulary == target_.weights && target_.soft_cap > 0) {
     target_.backend->SoftCap(values, count, target_.soft_cap);
   }
   if (logit_scale_ != 1) target_.backend->Scale(values, count, logit_scale_);
-  if (values == out) return;
-  std::fill_n(out, static_cast<size_t>(rows) * vocab_size_,
-              -std::numeric_limits<float>::infinity());
-  for (size_t i = 0; i < count; ++i) {
-    out[i / said * vocab_size_ + static_cast<size_t>(token_map_[i % said])] =
-        values[i];
-  }
+  brought_.Bring(values, count, first);
+  said_.push_back(said);
 }
 
 absl::Status MedusaHeads::MakeRoom() {
-  kernels::Backend* const backend = target_.backend;
-  const size_t row_bytes = hidden_size_ * sizeof(float);
   const size_t all = heads_.size() * kMaxRows;
-  NACRE_ASSIGN_OR_RETURN(states_, backend->Allocate(all * row_bytes));
-  NACRE_ASSIGN_OR_RETURN(gates_, backend->Allocate(kMaxRows * row_bytes));
-  NACRE_ASSIGN_OR_RETURN(logits_,
-                         backend->Allocate(all * vocab_size_ * sizeof(float)));
-  if (token_map_.empty()) return absl::OkStatus();
-  NACRE_ASSIGN_OR_RETURN(
-      said_, backend->Allocate(all * token_map_.size() * sizeof(float)));
-  return absl::OkStatus();
+  NACRE_RETURN_IF_ERROR(states_.Reserve(all * hidden_size_));
+  NACRE_RETURN_IF_ERROR(gates_.Reserve((kMaxRows + 1) * hidden_size_));
+  NACRE_RETURN_IF_ERROR(inputs_.Reserve(2 * kMaxRows * hidden_size_));
+  NACRE_RETURN_IF_ERROR(gated_.Reserve(kMaxRows * hidden_size_));
+  NACRE_RETURN_IF_ERROR(values_.Reserve(all * vocab_size_));
+  NACRE_RETURN_IF_ERROR(brought_.Reserve(all * vocab_size_));
+  gates_.Send(std::vector<float>(hidden_size_, 1), kMaxRows * hidden_size_);
+  for (int row = 0; row < kMaxRows; ++row) {
+    beside_ones_.insert(beside_ones_.end(), {row, kMaxRows});
+  }
+  return target_.backend->Synchronize();
+}
+
+void MedusaHeads::RunAll(absl::Span<const float> hidden) {
+  const size_t rows = hidden.size() / hidden_size_;
+  const int num_rows = static_cast<int>(rows);
+  for (size_t k = 0; k < heads_.size(); ++k) {
+    states_.Send(hidden, k * hidden.size());
+  }
+  said_.clear();
+  for (size_t k = 0; k < heads_.size(); ++k) {
+    float* const x = states_.data() + k * hidden.size();
+    RunBlocks(heads_[k], num_rows, x);
+    if (heads_[k].vocabulary != nullptr) {
+      RunVocabulary(*heads_[k].vocabulary, x, num_rows, k * rows * vocab_size_);
+    }
+  }
+  // A vocabulary that they share is read once.
+  if (heads_.front().vocabulary == nullptr) {
+    RunVocabulary(shared_ != nullptr ? *shared_ : *target_.weights,
+                  states_.data(), static_cast<int>(heads_.size() * rows), 0);
+  }
+}
+
+absl::Span<const float> MedusaHeads::MapLogits(size_t rows) {
+  const size_t count = heads_.size() * rows * vocab_size_;
+  if (token_map_.empty()) return brought_.Get(0, count);
+  logits_.assign(count, -std::numeric_limits<float>::infinity());
+  for (const Said& said : said_) {
+    const absl::Span<const float> values =
+        brought_.Get(said.first, said.rows * said.width);
+    const bool is_mapped = said.width != vocab_size_;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t token = i % said.width;
+      const size_t id =
+          is_mapped ? static_cast<size_t>(token_map_[token]) : token;
+      logits_[said.first + i / said.width * vocab_size_ + id] = values[i];
+    }
+  }
+  return logits_;
 }
 
 absl::Span<const float> MedusaHeads::Run(absl::Span<const float> hidden) {
@@ -222,24 +286,11 @@ absl::Span<const float> MedusaHeads::Run(absl::Span<const float> hidden) {
   NACRE_CHECK(
       rows >= 1 && rows <= kMaxRows && hidden.size() == rows * hidden_size_,
       "hidden states of 1 to kMaxRows rows");
-  const int num_rows = static_cast<int>(rows);
-  float* const logits = logits_->f32();
-  for (size_t k = 0; k < heads_.size(); ++k) {
-    float* const x = states_->f32() + k * hidden.size();
-    std::copy(hidden.begin(), hidden.end(), x);
-    RunBlocks(heads_[k], num_rows, x);
-    if (heads_[k].vocabulary != nullptr) {
-      RunVocabulary(*heads_[k].vocabulary, x, num_rows,
-                    logits + k * rows * vocab_size_);
-    }
-  }
-  // A vocabulary that they share is read once.
-  if (heads_.front().vocabulary == nullptr) {
-    RunVocabulary(shared_ != nullptr ? *shared_ : *target_.weights,
-                  states_->f32(), static_cast<int>(heads_.size() * rows),
-                  logits);
-  }
-  return absl::MakeConstSpan(logits, heads_.size() * rows * vocab_size_);
+  RunAll(hidden);
+  // What a device fails with comes again with the model's next step. Until then
+  // the values are anything, as guesses may be.
+  target_.backend->Synchronize().IgnoreError();
+  return MapLogits(rows);
 }
 
 }  // namespace nacre::model

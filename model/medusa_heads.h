@@ -18,8 +18,10 @@
 #include "kernels/backend.h"
 #include "model/checkpoint.h"
 #include "model/future_heads.h"
+#include "model/kv_budget.h"
 #include "model/language_model.h"
 #include "model/medusa_files.h"
+#include "model/step_values.h"
 
 namespace nacre::model {
 
@@ -32,10 +34,14 @@ class MedusaHeads final : public FutureHeads {
   //
   // NOT_FOUND: there is no such file. INVALID_ARGUMENT: it is malformed, or
   // these heads are not this model's, with the tensor and both shapes.
-  // UNIMPLEMENTED: a pickle, a type of tensors, a model whose backend is no
-  // host's. `model` outlives the heads.
+  // UNIMPLEMENTED: a pickle, a type of tensors, a model that shows no hidden
+  // states. `model` outlives the heads.
   static absl::StatusOr<std::unique_ptr<MedusaHeads>> Load(
       const std::string& path, const LanguageModel& model);
+
+  // What they take of a device beside a model of this config. Errors of Load.
+  static absl::StatusOr<DraftNeeds> ReadNeeds(const std::string& path,
+                                              const ModelConfig& target);
 
   int count() const override { return static_cast<int>(heads_.size()); }
   absl::Span<const float> Run(absl::Span<const float> hidden) override;
@@ -46,7 +52,7 @@ class MedusaHeads final : public FutureHeads {
  private:
   struct Block {
     std::unique_ptr<kernels::PackedMatrix> weight;
-    std::vector<float> bias;  // or none
+    std::unique_ptr<kernels::Buffer> bias;  // null: none
   };
   struct Head {
     std::vector<Block> blocks;
@@ -55,7 +61,13 @@ class MedusaHeads final : public FutureHeads {
   MedusaHeads(const ModelInfo& info, const VocabularyHead& target)
       : hidden_size_(static_cast<size_t>(info.hidden_size)),
         vocab_size_(static_cast<size_t>(info.vocab_size)),
-        target_(target) {}
+        target_(target),
+        states_(target.backend),
+        gates_(target.backend),
+        inputs_(target.backend),
+        gated_(target.backend),
+        values_(target.backend),
+        brought_(target.backend) {}
 
   // Fills in what Load returns; `folder`: of the files beside the tensors.
   absl::Status LoadFolder(const std::string& folder, const LanguageModel& model,
@@ -63,6 +75,8 @@ class MedusaHeads final : public FutureHeads {
   absl::Status LoadTensors(const Checkpoint& checkpoint,
                            const MedusaLayout& layout);
   absl::Status MakeRoom();
+  absl::StatusOr<std::unique_ptr<kernels::Buffer>> LoadBias(
+      const Checkpoint& checkpoint, const std::string& name);
   absl::StatusOr<Head> LoadHead(const Checkpoint& checkpoint,
                                 const MedusaLayout::Head& layout);
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> LoadVocabulary(
@@ -72,9 +86,14 @@ class MedusaHeads final : public FutureHeads {
       const kernels::HostMatrix& matrix);
   // All blocks of a head, in place.                  x [rows, hidden_size]
   void RunBlocks(const Head& head, int rows, float* x);
-  // The logits of `rows` rows.   x [rows, hidden_size], out [rows, vocab_size]
+  // Queues the logits of `rows` rows, which are brought to those of `first` on.
+  //                                                      x [rows, hidden_size]
   void RunVocabulary(const kernels::PackedMatrix& vocabulary, const float* x,
-                     int rows, float* out);
+                     int rows, size_t first);
+  // Queues all of a call.
+  void RunAll(absl::Span<const float> hidden);
+  // Those that were brought, of the target's tokens.
+  absl::Span<const float> MapLogits(size_t rows);
 
   const size_t hidden_size_;
   const size_t vocab_size_;
@@ -86,11 +105,23 @@ class MedusaHeads final : public FutureHeads {
   int64_t size_bytes_ = 0;  // in the file
   std::string description_;
 
+  // A vocabulary's values, of several rows.
+  struct Said {
+    size_t first = 0;  // of the logits
+    size_t rows = 0;
+    size_t width = 0;
+  };
+
   // Of the call being made.
-  std::unique_ptr<kernels::Buffer> states_;  // [count(), rows, hidden_size]
-  std::unique_ptr<kernels::Buffer> gates_;   // [rows, hidden_size]
-  std::unique_ptr<kernels::Buffer> said_;    // [count(), rows, mapped tokens]
-  std::unique_ptr<kernels::Buffer> logits_;
+  std::vector<int32_t> beside_ones_;  // of gates_, each row and the ones
+  std::vector<Said> said_;
+  StepValues states_;          // [count(), rows, hidden_size]
+  StepValues gates_;           // [kMaxRows, hidden_size], then ones
+  StepValues inputs_;          // [rows, 2 * hidden_size], gates and ones
+  StepValues gated_;           // [rows, hidden_size]
+  StepValues values_;          // [count(), rows, vocab_size], or fewer tokens
+  BroughtValues brought_;      // likewise
+  std::vector<float> logits_;  // of tokens that were mapped
 };
 
 }  // namespace nacre::model

@@ -49,12 +49,30 @@ WantedTables Lacking(const EagleLayout& layout) {
   return {!layout.Has("embed_tokens.weight"), !layout.Has("lm_head.weight")};
 }
 
+// Of its KV cache; on a device before its weights are there.
+absl::StatusOr<int64_t> CapacityTokens(const OpenedEagle& opened,
+                                       kernels::Backend* backend,
+                                       const ModelOptions& options) {
+  const int64_t per_token =
+      KvPool::BytesPerToken(KvShapeOf(opened, backend->kv_type()));
+  const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
+  if (!memory.has_value() || !options.kv_budget.has_value()) {
+    return options.kv_cache_bytes / per_token;
+  }
+  KvBudget budget = *options.kv_budget;
+  budget.draft.bytes = MostWeightBytes(*opened.checkpoint);
+  NACRE_ASSIGN_OR_RETURN(
+      const int64_t bytes,
+      KvBytes(opened.config.llama, *memory, budget, per_token));
+  return bytes / per_token;
+}
+
 absl::Status Admit(const OpenedEagle& opened, const Checkpoint& target,
-                   ModelConfig config, const kernels::Backend& backend,
+                   ModelConfig config, kernels::Backend* backend,
                    const ModelOptions& options) {
-  if (!options.admit) return absl::OkStatus();
+  if (!options.admit || backend->Memory().has_value()) return absl::OkStatus();
   config.num_hidden_layers = 0;  // its tables alone
-  MemoryNeeds needs = MemoryNeeds::Of(target, config, backend);
+  MemoryNeeds needs = MemoryNeeds::Of(target, config, *backend);
   if (!Lacking(opened.layout).embedding) needs.tables = 0;
   if (!Lacking(opened.layout).head) needs.weights = needs.may_be_saved = 0;
   for (const std::string& name : opened.checkpoint->Names()) {
@@ -204,14 +222,22 @@ absl::StatusOr<KvPool::Shape> RemoteEagle::ReadKvShape(
   return KvShapeOf(opened, kv_type);
 }
 
+absl::StatusOr<DraftNeeds> RemoteEagle::ReadNeeds(const std::string& path,
+                                                  const std::string& target_dir,
+                                                  kernels::DType kv_type,
+                                                  int step_rows) {
+  NACRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(target_dir));
+  NACRE_ASSIGN_OR_RETURN(const ModelInfo target,
+                         TargetInfo(target_dir, config));
+  NACRE_ASSIGN_OR_RETURN(const OpenedEagle opened, OpenEagle(path, target));
+  return DraftNeeds{MostWeightBytes(*opened.checkpoint) +
+                        ScratchBytes(opened.config.llama, step_rows),
+                    KvPool::BytesPerToken(KvShapeOf(opened, kv_type))};
+}
+
 absl::StatusOr<std::unique_ptr<RemoteEagle>> RemoteEagle::Load(
     const std::string& path, const std::string& target_dir,
     kernels::Backend* backend, const ModelOptions& options) {
-  if (backend->location() != kernels::Location::kHost) {
-    return absl::UnimplementedError(absl::StrCat(
-        "an EAGLE draft does not run on the backend ", backend->numerics_id(),
-        "; on \"cpu\" and \"reference\" it does"));
-  }
   NACRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(target_dir));
   std::unique_ptr<RemoteEagle> model(new RemoteEagle(backend));
   NACRE_ASSIGN_OR_RETURN(model->info_, TargetInfo(target_dir, config));
@@ -219,14 +245,13 @@ absl::StatusOr<std::unique_ptr<RemoteEagle>> RemoteEagle::Load(
                          OpenEagle(path, model->info_));
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> target,
                          Checkpoint::Open(target_dir));
-  NACRE_RETURN_IF_ERROR(Admit(opened, *target, config, *backend, options));
+  NACRE_RETURN_IF_ERROR(Admit(opened, *target, config, backend, options));
   NACRE_ASSIGN_OR_RETURN(
       model->tables_,
       LoadVocabulary(*target, config, Lacking(opened.layout), backend));
   ModelInfo& info = model->info_;
-  info.kv_capacity_tokens =
-      options.kv_cache_bytes /
-      KvPool::BytesPerToken(KvShapeOf(opened, backend->kv_type()));
+  NACRE_ASSIGN_OR_RETURN(info.kv_capacity_tokens,
+                         CapacityTokens(opened, backend, options));
   const Weights& tables = model->tables_;
   const VocabularyHead head = {
       backend, tables.head.get(), static_cast<float>(config.soft_caps.final),

@@ -27,6 +27,7 @@
 #include "model/config.h"
 #include "model/eagle_model.h"
 #include "model/feature_drafter.h"
+#include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "model/language_model.h"
 #include "model/model_options.h"
@@ -38,8 +39,8 @@ namespace nacre::model {
 class RemoteEagle final : public LanguageModel, public RowReader {
  public:
   // `path` as of OpenEagle; `target_dir` as LoadModel reads it. Errors of both,
-  // of LoadVocabulary and of ModelOptions::admit; UNIMPLEMENTED on a backend
-  // that is no host's. `backend` outlives the draft.
+  // of LoadVocabulary, of ModelOptions::admit and of KvBytes. `backend`
+  // outlives the draft.
   static absl::StatusOr<std::unique_ptr<RemoteEagle>> Load(
       const std::string& path, const std::string& target_dir,
       kernels::Backend* backend, const ModelOptions& options);
@@ -48,6 +49,12 @@ class RemoteEagle final : public LanguageModel, public RowReader {
   static absl::StatusOr<KvPool::Shape> ReadKvShape(
       const std::string& path, const std::string& target_dir,
       kernels::DType kv_type);
+
+  // What EagleModel takes of a device beside its target. Errors of Load.
+  static absl::StatusOr<DraftNeeds> ReadNeeds(const std::string& path,
+                                              const std::string& target_dir,
+                                              kernels::DType kv_type,
+                                              int step_rows);
 
   const ModelInfo& info() const override { return info_; }
   void BindComputeThread() override { backend_->BindComputeThread(); }

@@ -43,22 +43,14 @@ class TargetReader::Sequence final : public TargetSequence {
     const TargetRowShape& shape = reader_->shape_;
     const size_t size = static_cast<size_t>(shape.row_size());
     NACRE_CHECK(rows.size() % size == 0, "a part of a target's row");
-    const int count = std::min(static_cast<int>(rows.size() / size),
-                               kv_->max_length() - kv_->length());
-    if (count == 0) return;
-    std::vector<kernels::RowContext> contexts;
-    contexts.reserve(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) {
-      contexts.push_back({kv_->block_table(), kv_->length() + i});
+    int left = std::min(static_cast<int>(rows.size() / size),
+                        kv_->max_length() - kv_->length());
+    while (left > 0) {
+      const int count = std::min(left, kAppendedRows);
+      Store(rows.first(static_cast<size_t>(count) * size), count);
+      rows.remove_prefix(static_cast<size_t>(count) * size);
+      left -= count;
     }
-    const size_t part = size / static_cast<size_t>(2 * shape.num_layers);
-    for (int layer = 0; layer < shape.num_layers; ++layer) {
-      const float* const key =
-          rows.data() + static_cast<size_t>(2 * layer) * part;
-      reader_->backend_->StoreKv(key, key + part, shape.row_size(), contexts,
-                                 reader_->pool_->layer(layer));
-    }
-    kv_->Append(count);
   }
 
   TargetKv seen() const {
@@ -66,6 +58,26 @@ class TargetReader::Sequence final : public TargetSequence {
   }
 
  private:
+  // `count` rows, at most kAppendedRows.
+  void Store(absl::Span<const float> rows, int count) {
+    const TargetRowShape& shape = reader_->shape_;
+    std::vector<kernels::RowContext> contexts;
+    contexts.reserve(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      contexts.push_back({kv_->block_table(), kv_->length() + i});
+    }
+    const size_t part = static_cast<size_t>(shape.row_size()) /
+                        static_cast<size_t>(2 * shape.num_layers);
+    reader_->rows_.Send(rows);
+    for (int layer = 0; layer < shape.num_layers; ++layer) {
+      const float* const key =
+          reader_->rows_.data() + static_cast<size_t>(2 * layer) * part;
+      reader_->backend_->StoreKv(key, key + part, shape.row_size(), contexts,
+                                 reader_->pool_->layer(layer));
+    }
+    kv_->Append(count);
+  }
+
   TargetReader* const reader_;
   const std::unique_ptr<KvSequence> kv_;
 };
@@ -77,18 +89,13 @@ TargetReader::TargetReader(const ModelConfig& config, CrossLayers weights,
       heads_(CrossHeads(*config.cross)),
       weights_(std::move(weights)),
       backend_(backend),
+      rows_(backend),
       cross_(heads_, backend) {}
 
-absl::Status TargetReader::Check(const kernels::Backend& backend,
-                                 bool is_split) {
-  if (is_split) {
-    return absl::UnimplementedError(
-        "a GliDe draft is not split over several devices");
-  }
-  if (backend.location() == kernels::Location::kHost) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      "a GliDe draft does not run on the backend ", backend.numerics_id(),
-      "; on \"cpu\" and \"reference\" it does"));
+absl::Status TargetReader::Check(bool is_split) {
+  if (!is_split) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "a GliDe draft is not split over several devices");
 }
 
 int64_t TargetReader::WeightBytes(const ModelConfig& config,
@@ -102,11 +109,16 @@ int64_t TargetReader::WeightBytes(const ModelConfig& config,
          (backend.PackedBytes({&q, 1}) + backend.PackedBytes({&o, 1}));
 }
 
+int64_t TargetReader::BytesPerToken(const ModelConfig& config,
+                                    const kernels::Backend& backend) {
+  return KvPool::BytesPerToken(PoolShape(config, backend));
+}
+
 int64_t TargetReader::CacheBytes(const ModelConfig& config,
                                  int64_t capacity_tokens,
                                  const kernels::Backend& backend) {
   return std::max<int64_t>(capacity_tokens, KvPool::kBlockSize) *
-         KvPool::BytesPerToken(PoolShape(config, backend));
+         BytesPerToken(config, backend);
 }
 
 absl::StatusOr<std::unique_ptr<TargetReader>> TargetReader::Create(
@@ -121,6 +133,8 @@ absl::StatusOr<std::unique_ptr<TargetReader>> TargetReader::Create(
       reader->pool_,
       KvPool::Create(backend, PoolShape(config, *backend),
                      CacheBytes(config, capacity_tokens, *backend)));
+  NACRE_RETURN_IF_ERROR(reader->rows_.Reserve(
+      static_cast<size_t>(kAppendedRows * reader->shape_.row_size())));
   return reader;
 }
 

@@ -72,18 +72,41 @@ absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,
   return options.admit(needs);
 }
 
+// Of the cache of a model of `config`, which is `whole` or a rank's share of
+// it; on a device once its weights are there.
+absl::StatusOr<int64_t> CacheBytes(const ModelConfig& whole,
+                                   const ModelConfig& config,
+                                   kernels::Backend* backend,
+                                   const ModelOptions& options,
+                                   const TensorShard* shard) {
+  const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
+  if (!memory.has_value() || !options.kv_budget.has_value()) {
+    return options.kv_cache_bytes;
+  }
+  KvBudget budget = *options.kv_budget;
+  if (whole.cross.has_value()) {
+    budget.draft = {TargetReader::WeightBytes(whole, *backend),
+                    TargetReader::BytesPerToken(whole, *backend)};
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      const int64_t bytes,
+      KvBytes(config, *memory, budget,
+              KvPool::BytesPerToken(KvShape(config, *backend))));
+  if (shard == nullptr) return bytes;
+  return shard->least_of_ranks(bytes);
+}
+
 // What is to be had after the layers.
 void KeepLastFeatures(const ModelConfig& config, const NormWeights& final_norm,
                       int rows, LayerRunner* runner, Activations* activations,
                       KeptFeatures* features) {
   const float* const hidden = activations->hidden->f32();
-  features->Keep({FeatureTap::Kind::kIn, config.num_hidden_layers}, hidden,
-                 rows);
+  features->Keep({FeatureTap::Kind::kIn, config.num_hidden_layers}, hidden);
   const FeatureTap final = {FeatureTap::Kind::kFinal};
   if (!features->Has(final)) return;
   float* const normed = activations->normed->f32();
   runner->Norm(hidden, rows, final_norm, normed);
-  features->Keep(final, normed, rows);
+  features->Keep(final, normed);
 }
 
 // What the rows' data decides: token ids and nodes.
@@ -116,7 +139,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
                          OriginalLayers(config_json, whole.num_hidden_layers));
   const TensorShard* const shard = options.shard;
   if (whole.cross.has_value()) {
-    NACRE_RETURN_IF_ERROR(TargetReader::Check(*backend, shard != nullptr));
+    NACRE_RETURN_IF_ERROR(TargetReader::Check(shard != nullptr));
   }
   NACRE_RETURN_IF_ERROR(Admit(whole, *checkpoint, backend, options));
   std::unique_ptr<Transformer> model(new Transformer(
@@ -131,15 +154,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
       model->weights_,
       LoadWeights(*checkpoint, whole, backend, options.progress, shard));
   NACRE_RETURN_IF_ERROR(AddPromptWeights(&model->weights_, backend));
-  int64_t kv_bytes = options.kv_cache_bytes;
-  const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
-  if (memory.has_value() && options.kv_budget.has_value()) {
-    NACRE_ASSIGN_OR_RETURN(
-        kv_bytes, KvBytes(model->config_, *memory, *options.kv_budget));
-    if (shard != nullptr) {
-      NACRE_ASSIGN_OR_RETURN(kv_bytes, shard->least_of_ranks(kv_bytes));
-    }
-  }
+  NACRE_ASSIGN_OR_RETURN(
+      const int64_t kv_bytes,
+      CacheBytes(whole, model->config_, backend, options, shard));
   NACRE_ASSIGN_OR_RETURN(
       model->kv_pool_,
       KvPool::Create(backend, KvShape(model->config_, *backend), kv_bytes,
@@ -199,11 +216,6 @@ const int32_t* Transformer::KvTable(const Sequence& sequence) {
 }
 
 absl::Status Transformer::SetTaps(absl::Span<const FeatureTap> taps) {
-  if (backend_->location() != kernels::Location::kHost) {
-    return absl::UnimplementedError(
-        absl::StrCat("the backend ", backend_->numerics_id(),
-                     " keeps no features; \"cpu\" and \"reference\" do"));
-  }
   for (const FeatureTap& tap : taps) {
     if (tap.kind == FeatureTap::Kind::kFinal) continue;
     if (tap.kind == FeatureTap::Kind::kKv) {
@@ -269,8 +281,8 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
     while (layers_run < weights_.layers.size()) {
       if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
       const int index = static_cast<int>(layers_run);
-      features_.Keep({FeatureTap::Kind::kIn, index}, activations_.hidden->f32(),
-                     rows_.size());
+      features_.Keep({FeatureTap::Kind::kIn, index},
+                     activations_.hidden->f32());
       const LayerWeights& layer = weights_.layers[layers_run];
       const kernels::KvLayer& kv = kv_pool_->layer(index);
       if (target_ == nullptr) {
@@ -348,6 +360,8 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   rows_.FinishTails();
   NACRE_RETURN_IF_ERROR(activations_.Grow(config_, backend_, rows_.size(),
                                           rows_.num_logit_rows()));
+  NACRE_RETURN_IF_ERROR(features_.Begin(rows_.size()));
+  if (target_ != nullptr) NACRE_RETURN_IF_ERROR(target_->Begin());
   rows_.SendPositions(backend_, &activations_);
   const auto embed = [this] {
     backend_->Embed(*weights_.embedding, rows_.token_ids(),
@@ -364,6 +378,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   }
   KeepLastFeatures(config_, weights_.final_norm, rows_.size(), &runner_,
                    &activations_, &features_);
+  features_.Bring();
   if (rows_.num_logit_rows() > 0) {
     RunHead();
     outputs.Queue(activations_.logits->f32());
@@ -373,6 +388,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
 }
 
 void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
+  if (target_ != nullptr || !features_.empty()) return;
   queued_.Plan(batch);
   if (queued_.empty()) return;
   HeadOutputs& outputs = outputs_[1 - current_];

@@ -117,6 +117,7 @@ class Transformer : public LanguageModel {
         backend_(backend),
         rows_(config_),
         runner_(config_, backend, &rows_, &activations_),
+        features_(backend),
         outputs_{{backend, config_.vocab_size}, {backend, config_.vocab_size}} {
   }
 
@@ -125,7 +126,8 @@ class Transformer : public LanguageModel {
   bool TakeQueued(absl::Span<const SequenceRows> batch);
   // Queues `batch` as the current step. ABORTED; what has no room.
   absl::Status QueueStep(absl::Span<const SequenceRows> batch);
-  // Queues what `batch`, the current step, says of the step after it.
+  // Queues what `batch`, the current step, says of the step after it. A model
+  // that keeps features, or reads a target, queues nothing.
   void QueueNext(absl::Span<const SequenceRows> batch);
 
   // `embed` queues what fills activations_.hidden. Returns how many layers were

@@ -107,7 +107,7 @@ struct Pair {
   std::unique_ptr<EagleModel> eagle;
 };
 
-class EagleModelTest : public ::testing::TestWithParam<const char*> {};
+class EagleModelTest : public DraftBackendTest {};
 
 TEST_P(EagleModelTest, EachKindSaysWhatPyTorchSays) {
   for (const std::string kind : kEagleKinds) {
@@ -115,10 +115,8 @@ TEST_P(EagleModelTest, EachKindSaysWhatPyTorchSays) {
     const EagleGolden golden = ReadEagleGolden(kind);
     Pair pair(GetParam(), EagleFolder(kind));
     ASSERT_TRUE(pair.status.ok()) << pair.status;
-    // Keys and values of 8 bits of mantissa, in three steps after each other.
-    const bool is_rough = std::string(GetParam()) == "cpu_kvbf16";
     EXPECT_LE(LargestDifference(pair.Run(golden), golden.All()),
-              is_rough ? 0.05f : 1e-3f);
+              DraftTolerance(GetParam()));
   }
 }
 
@@ -182,10 +180,8 @@ TEST_P(EagleModelTest, ATreeHasTheBitsOfItsPaths) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, EagleModelTest,
-                         ::testing::Values("reference", "cpu", "cpu_kvbf16"),
-                         [](const auto& info) {
-                           return std::string(info.param);
-                         });
+                         ::testing::Values(NACRE_DRAFT_BACKENDS),
+                         NameOfBackend);
 
 // What a loader may get wrong, said as a config that says so: the logits are
 // far from PyTorch's.

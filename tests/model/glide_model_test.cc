@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using Ids = std::vector<int32_t>;
 
-class GlideModelTest : public ::testing::TestWithParam<const char*> {};
+class GlideModelTest : public DraftBackendTest {};
 
 TEST_P(GlideModelTest, EachKindSaysWhatPyTorchSays) {
   for (const std::string kind : kGlideKinds) {
@@ -31,9 +31,7 @@ TEST_P(GlideModelTest, EachKindSaysWhatPyTorchSays) {
     EXPECT_EQ(golden.cases.size(), 7u);
     GlidePair pair(GetParam(), GlideFolder(kind));
     ASSERT_TRUE(pair.status.ok()) << pair.status;
-    // Keys and values of 8 bits of mantissa, the target's, too.
-    const bool is_rough = std::string(GetParam()) == "cpu_kvbf16";
-    EXPECT_LE(pair.Difference(golden), is_rough ? 0.05f : 1e-3f);
+    EXPECT_LE(pair.Difference(golden), DraftTolerance(GetParam()));
   }
 }
 
@@ -131,10 +129,8 @@ TEST_P(GlideModelTest, SeesPathsThatTheTargetKept) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, GlideModelTest,
-                         ::testing::Values("reference", "cpu", "cpu_kvbf16"),
-                         [](const auto& info) {
-                           return std::string(info.param);
-                         });
+                         ::testing::Values(NACRE_DRAFT_BACKENDS),
+                         NameOfBackend);
 
 TEST(GlideModelsTest, AreDescribed) {
   const GlidePair pair("cpu", GlideFolder("two_layers"));

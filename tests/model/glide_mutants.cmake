@@ -2,8 +2,8 @@
 # of which glide_mutants_test must find.
 
 nacre_mutant_statement(queries_not_turned model/cross_attention.cc
-  [[  backend_->Rope(queries_.data(), rows, size, heads, head_dim, cos_.data(),
-                 sin_.data());]] [[]])
+  [[  backend_->Rope(queries_.data(), rows, size, heads, head_dim, sent_cos_.data(),
+                 sent_sin_.data());]] [[]])
 nacre_mutant(layer_before model/glide_model.cc
   [[config_.taps[i].layer]] [[config_.taps[i].layer - 1]])
 nacre_mutant_statement(normed_before_cross model/cross_attention.cc
@@ -25,5 +25,5 @@ nacre_mutant(nodes_stand_where_the_draft_began model/glide_model.cc
 nacre_mutant(scores_not_scaled model/cross_attention.cc
   [[1.0 / std::sqrt(double{1} * head_dim)]] [[1.0]])
 nacre_mutant_statement(nothing_found_is_what_was_found model/cross_attention.cc
-  [[  found_.assign(queries_.size(), 0);]]
-  [[  found_.resize(queries_.size(), 1.0f);]])
+  [[    zeros_.resize((end - row) * width, 0);]]
+  [[    zeros_.assign((end - row) * width, 1.0f);]])

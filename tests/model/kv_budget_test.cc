@@ -71,6 +71,27 @@ TEST(KvBudgetTest, WeightsCacheAndScratchStayBelowALimit) {
             *KvBytes(Config(), Memory(), {.step_rows = 512}));
 }
 
+// A draft that comes later has room, for as many tokens.
+TEST(KvBudgetTest, LeavesRoomForADraft) {
+  kernels::DeviceMemory memory = Memory();
+  memory.limit = 20 * kGigabyte;
+  constexpr int64_t kToken = 1000;
+  const KvBudget budget = {.step_rows = 512, .draft = {kGigabyte, kToken / 10}};
+  const auto bytes = KvBytes(Config(), memory, budget, kToken);
+  ASSERT_TRUE(bytes.ok());
+  const int64_t tokens = *bytes / kToken;
+  EXPECT_LE(memory.used + *bytes + ScratchBytes(Config(), 512) +
+                budget.draft.bytes + tokens * budget.draft.per_token,
+            *memory.limit);
+  const auto alone = KvBytes(Config(), memory, {.step_rows = 512}, kToken);
+  EXPECT_NEAR(static_cast<double>(*bytes),
+              static_cast<double>(*alone - kGigabyte) / 1.1, 2);
+  memory.limit = memory.used + kGigabyte;
+  EXPECT_THAT(
+      std::string(KvBytes(Config(), memory, budget, kToken).status().message()),
+      HasSubstr(", 1073741824 of them the draft beside it, "));
+}
+
 TEST(KvBudgetTest, SaysWhatIsMissing) {
   kernels::DeviceMemory memory = Memory();
   memory.limit = memory.used + 1000;

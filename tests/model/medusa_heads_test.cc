@@ -151,7 +151,7 @@ float Difference(absl::Span<const Row> a, absl::Span<const Row> b) {
   return difference / largest;
 }
 
-class MedusaHeadsTest : public ::testing::TestWithParam<const char*> {};
+class MedusaHeadsTest : public DraftBackendTest {};
 
 TEST_P(MedusaHeadsTest, EachKindSaysWhatPyTorchSays) {
   for (const std::string kind : kKinds) {
@@ -183,10 +183,7 @@ TEST_P(MedusaHeadsTest, ARowDoesNotDependOnTheOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MedusaHeadsTest,
-                         ::testing::Values("reference", "cpu", "cpu_int8"),
-                         [](const auto& info) {
-                           return std::string(info.param);
-                         });
+                         ::testing::Values(NACRE_HEAD_BACKENDS), NameOfBackend);
 
 // What a loader may get wrong changes logits by far more than the tolerance.
 TEST(MedusaGoldensTest, TellWrongHeadsApart) {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 
 #ifndef NACRE_MODEL_BACKENDS
@@ -40,6 +41,32 @@ inline std::unique_ptr<kernels::Backend> NamedBackend(const std::string& name) {
   }
 #endif
   return *std::move(backend);
+}
+
+// Of drafts over what a target has computed.
+#ifndef NACRE_DRAFT_BACKENDS
+#define NACRE_DRAFT_BACKENDS "reference", "cpu", "cpu_kvbf16"
+#define NACRE_HEAD_BACKENDS "reference", "cpu", "cpu_int8"
+#define NACRE_CACHE_BACKENDS "reference", "cpu", "cpu_kvbf16", "cpu_kvint8"
+#endif
+
+// Tests of drafts by a backend's name, skipped where it has no GPU.
+class DraftBackendTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (NamedBackend(GetParam()) == nullptr) GTEST_SKIP() << "no CUDA device";
+  }
+};
+
+inline std::string NameOfBackend(
+    const ::testing::TestParamInfo<const char*>& info) {
+  return info.param;
+}
+
+// Of their logits, relative to the largest. Weights, inputs of products, or
+// keys and values have 8 bits of mantissa, in three steps after each other.
+inline float DraftTolerance(const std::string& name) {
+  return absl::StrContains(name, "bf16") ? 0.05f : 1e-3f;
 }
 
 // Of logits, relative to the largest.

@@ -102,7 +102,7 @@ struct Pair {
   std::vector<float> features;  // of the prompt
 };
 
-class RemoteEagleTest : public ::testing::TestWithParam<const char*> {};
+class RemoteEagleTest : public DraftBackendTest {};
 
 // Guesses are fed as text, as chains are, or in slots.
 TEST_P(RemoteEagleTest, SaysWhatPyTorchSays) {
@@ -126,9 +126,11 @@ TEST_P(RemoteEagleTest, SaysWhatPyTorchSays) {
       // the golden beside what the draft gave.
       if (!in_slots) {
         all.resize(pair.golden.rows.size());
-        EXPECT_LE(LargestDifference(all, pair.golden.rows), 1e-3f);
+        EXPECT_LE(LargestDifference(all, pair.golden.rows),
+                  DraftTolerance(GetParam()));
       } else {
-        EXPECT_LE(LargestDifference(all, pair.golden.All()), 1e-3f);
+        EXPECT_LE(LargestDifference(all, pair.golden.All()),
+                  DraftTolerance(GetParam()));
       }
     }
   }
@@ -145,7 +147,8 @@ TEST_P(RemoteEagleTest, AChainHasTheBitsOfItsNodes) {
     for (const int32_t& id : pair.golden.fed) {
       all.push_back(pair.Feed({&id, 1}).front());
     }
-    EXPECT_LE(LargestDifference(all, pair.golden.All()), 1e-3f);
+    EXPECT_LE(LargestDifference(all, pair.golden.All()),
+              DraftTolerance(GetParam()));
     Pair in_slots(GetParam(), kind);
     in_slots.Come(0, in_slots.length() - 1);
     in_slots.FeedPrompt(0, in_slots.length());
@@ -365,10 +368,8 @@ TEST(RemoteEagleLagTest, IsWhatTheCardSaysOrElseWhatItWasTrainedFor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, RemoteEagleTest,
-                         ::testing::Values("reference", "cpu"),
-                         [](const auto& info) {
-                           return std::string(info.param);
-                         });
+                         ::testing::Values(NACRE_DRAFT_BACKENDS),
+                         NameOfBackend);
 
 }  // namespace
 }  // namespace nacre::model

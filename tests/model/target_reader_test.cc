@@ -15,7 +15,6 @@
 #include "gtest/gtest.h"
 #include "model/target_rows.h"
 #include "tests/model/glide_golden.h"
-#include "tests/testing/device_backend.h"
 
 namespace nacre::model {
 namespace {
@@ -117,7 +116,7 @@ struct Remote {
   std::unique_ptr<LanguageModel> model;
 };
 
-class TargetReaderTest : public ::testing::TestWithParam<const char*> {};
+class TargetReaderTest : public DraftBackendTest {};
 
 TEST_P(TargetReaderTest, SaysWhatTheDraftBesideItsTargetSays) {
   for (const std::string kind : kGlideKinds) {
@@ -186,10 +185,8 @@ TEST_P(TargetReaderTest, ARowDoesNotDependOnTheOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, TargetReaderTest,
-                         ::testing::Values("reference", "cpu", "cpu_kvbf16"),
-                         [](const auto& info) {
-                           return std::string(info.param);
-                         });
+                         ::testing::Values(NACRE_DRAFT_BACKENDS),
+                         NameOfBackend);
 
 TEST(TargetReadersTest, WhatPassesTheReservedLengthIsLeftOut) {
   const GlideGolden golden = ReadGlideGolden("one_layer");
@@ -221,17 +218,11 @@ TEST(TargetReadersTest, NoRoomIsSaid) {
               HasSubstr("a GliDe draft over the target's last 1 layers"));
 }
 
-TEST(TargetReadersTest, RunsOnTheHostAndInOnePiece) {
-  const auto host = NamedBackend("cpu");
-  EXPECT_TRUE(TargetReader::Check(*host, /*is_split=*/false).ok());
-  absl::Status status = TargetReader::Check(*host, /*is_split=*/true);
+TEST(TargetReadersTest, RunsInOnePiece) {
+  EXPECT_TRUE(TargetReader::Check(/*is_split=*/false).ok());
+  const absl::Status status = TargetReader::Check(/*is_split=*/true);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(status.ToString(), HasSubstr("not split over several devices"));
-  const nacre::testing::DeviceBackend device;
-  status = TargetReader::Check(device, /*is_split=*/false);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(status.ToString(),
-              HasSubstr("a GliDe draft does not run on the backend"));
 }
 
 // What is told of it before it is loaded.

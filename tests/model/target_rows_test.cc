@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/load_model.h"
@@ -31,7 +32,10 @@ TargetRowShape ShapeOf(const LanguageModel& model, int num_layers) {
 TEST(TargetRowsTest, EachTypeOfCacheIsRead) {
   const GlideGolden golden = ReadGlideGolden("one_layer");
   std::vector<std::vector<float>> read;
-  for (const char* kind : {"reference", "cpu", "cpu_kvbf16", "cpu_kvint8"}) {
+  bool on_cuda = false;
+  for (const char* kind : {NACRE_CACHE_BACKENDS}) {
+    if (NamedBackend(kind) == nullptr) GTEST_SKIP() << "no CUDA device";
+    on_cuda = on_cuda || absl::StartsWith(kind, "cuda");
     GlidePair pair(kind, GlideFolder("one_layer"));
     const auto kept = pair.Fed(golden.prompt);
     const TargetRowShape shape = ShapeOf(*pair.target, 3);
@@ -48,7 +52,12 @@ TEST(TargetRowsTest, EachTypeOfCacheIsRead) {
     EXPECT_EQ(last, tail) << kind;
   }
   for (size_t kind = 1; kind < read.size(); ++kind) {
-    const float rough = kind == 1 ? 1e-4f : kind == 2 ? 0.02f : 0.1f;
+    // Float32, as the first; then fewer and fewer bits, on cuda of all else,
+    // too.
+    const float rough = kind == 1              ? 1e-4f
+                        : kind == 2 && on_cuda ? 0.05f
+                        : kind == 2            ? 0.02f
+                                               : 0.1f;
     float largest = 0;
     float difference = 0;
     for (size_t i = 0; i < read[0].size(); ++i) {

@@ -15,10 +15,15 @@
 
 #include "kernels/backend_factory.h"
 #include "model/eagle_projection.h"
+#include "model/future_heads.h"
 #include "model/load_model.h"
 #include "target_worker/target_engine.h"
 #include "tests/target_worker/knowing_drafter.h"
 #include "tests/target_worker/target_fixture.h"
+
+#ifndef NACRE_REAL_BACKEND
+#define NACRE_REAL_BACKEND "cpu"
+#endif
 
 namespace nacre::target_worker {
 
@@ -51,11 +56,29 @@ class TimelessDrafter : public model::FeatureDrafter {
   int64_t* const now_ns_;
 };
 
+// Likewise.
+class TimelessHeads : public model::FutureHeads {
+ public:
+  TimelessHeads(std::unique_ptr<model::FutureHeads> heads, int64_t* now_ns)
+      : heads_(std::move(heads)), now_ns_(now_ns) {}
+  int count() const override { return heads_->count(); }
+  absl::Span<const float> Run(absl::Span<const float> hidden) override {
+    *now_ns_ -= 10;
+    return heads_->Run(hidden);
+  }
+
+ private:
+  const std::unique_ptr<model::FutureHeads> heads_;
+  int64_t* const now_ns_;
+};
+
 // The tiny Llama of tests/data/model/eagle, and what drafts from it.
 class RealEngine {
  public:
   using Drafter = std::unique_ptr<model::FeatureDrafter>;
   using Make = std::function<Drafter(model::LanguageModel* model)>;
+  using Heads = std::unique_ptr<model::FutureHeads>;
+  using MakeHeads = std::function<Heads(model::LanguageModel* model)>;
 
   // Of an EAGLE draft that runs elsewhere; an empty folder: there is none.
   struct Published {
@@ -68,9 +91,10 @@ class RealEngine {
                       worker::TensorPublisher* tensors = nullptr)
       : RealEngine(make, tensors, Published()) {}
   RealEngine(const Make& make, worker::TensorPublisher* tensors,
-             const Published& published) {
+             const Published& published,
+             const MakeHeads& make_heads = nullptr) {
     kernels::BackendOptions backend;
-    backend.kind = "cpu";
+    backend.kind = NACRE_REAL_BACKEND;
     backend_ = *kernels::CreateBackend(backend);
     auto model =
         model::LoadModel(RealFolder("eagle/target"), backend_.get(),
@@ -103,6 +127,11 @@ class RealEngine {
       drafter_ = make(model_.get());
       timeless_ = std::make_unique<TimelessDrafter>(drafter_.get(), &now_ns_);
       options.feature_drafter = timeless_.get();
+    }
+    if (make_heads != nullptr) {
+      heads_ =
+          std::make_unique<TimelessHeads>(make_heads(model_.get()), &now_ns_);
+      options.heads = heads_.get();
     }
     engine_ = std::make_unique<TargetEngine>(std::move(options));
     engine_->LearnStepTimes(std::vector<worker::StepTime>{{1, 10}, {512, 11}});
@@ -143,6 +172,7 @@ class RealEngine {
   std::unique_ptr<model::LanguageModel> model_;
   std::unique_ptr<model::EagleProjection> projection_;
   Drafter drafter_;
+  std::unique_ptr<TimelessHeads> heads_;
   std::unique_ptr<TimelessDrafter> timeless_;
   std::unique_ptr<TargetEngine> engine_;
 };

@@ -83,11 +83,31 @@ absl::StatusOr<int64_t> KvCacheBytes(const WorkerOptions& options,
   return std::min(kMaxDefaultKvBytes, kDefaultContexts * context_bytes);
 }
 
+// Of what is loaded beside a target.
+model::DraftNeeds NeedsOfDraft(const WorkerOptions& options,
+                               kernels::DType kv_type, int step_rows) {
+  const OwnDraftKind* const own = options.own_drafts.kind();
+  if (own != nullptr) {
+    return own->needs(options.own_drafts.path(), options.model_dir, kv_type,
+                      step_rows);
+  }
+  if (options.features.draft.empty()) return {};
+  model::DraftNeeds needs =
+      model::RemoteEagle::ReadNeeds(options.features.draft, options.model_dir,
+                                    kv_type, step_rows)
+          .value_or(model::DraftNeeds());
+  needs.per_token = 0;  // its rows are elsewhere
+  return needs;
+}
+
 absl::StatusOr<model::KvBudget> DeviceKvBudget(const WorkerOptions& options,
                                                wire::WorkerRole role,
                                                kernels::DType kv_type) {
   model::KvBudget budget;
   budget.step_rows = StepBudget().max_rows;
+  if (role == wire::WorkerRole::kTarget) {
+    budget.draft = NeedsOfDraft(options, kv_type, budget.step_rows);
+  }
   // A limit is there to be used.
   if (options.compute.max_memory_bytes.has_value()) return budget;
   NACRE_ASSIGN_OR_RETURN(const int64_t context_bytes,

@@ -4,11 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "model/config.h"
 #include "model/draft_files.h"
 #include "model/eagle_model.h"
 #include "model/first_forward.h"
 #include "model/glide_model.h"
+#include "model/kv_budget.h"
+#include "model/kv_pool.h"
 #include "model/medusa_heads.h"
+#include "model/remote_eagle.h"
 
 namespace nacre::worker {
 namespace {
@@ -48,20 +52,50 @@ absl::StatusOr<OwnDraft> LoadGlide(const std::string& path,
   return OfDrafter(path, model, std::move(glide));
 }
 
+model::DraftNeeds NeedsOfMedusa(const std::string& path,
+                                const std::string& target_dir, kernels::DType,
+                                int) {
+  const auto config = model::ReadConfig(target_dir);
+  if (!config.ok()) return {};
+  return model::MedusaHeads::ReadNeeds(path, *config)
+      .value_or(model::DraftNeeds());
+}
+
+model::DraftNeeds NeedsOfEagle(const std::string& path,
+                               const std::string& target_dir,
+                               kernels::DType kv_type, int step_rows) {
+  return model::RemoteEagle::ReadNeeds(path, target_dir, kv_type, step_rows)
+      .value_or(model::DraftNeeds());
+}
+
+model::DraftNeeds NeedsOfGlide(const std::string& path, const std::string&,
+                               kernels::DType kv_type, int step_rows) {
+  const auto checkpoint = model::OpenDraftTensors(path, "");
+  const auto config = model::ReadConfig(model::DraftFolder(path));
+  if (!checkpoint.ok() || !config.ok()) return {};
+  return {model::MostWeightBytes(**checkpoint) +
+              model::ScratchBytes(*config, step_rows),
+          model::KvPool::BytesPerToken({config->num_hidden_layers,
+                                        config->num_key_value_heads,
+                                        config->head_dim, kv_type})};
+}
+
 constexpr OwnDraftKind kKinds[] = {
     {model::DraftKind::kMedusa, "medusa", "PATH",
      "of a target worker: Medusa heads of its model to draft from, a file of "
      "safetensors or its folder (default: none)",
-     "Medusa heads", "heads read the target's hidden states", LoadMedusa},
+     "Medusa heads", "heads read the target's hidden states", LoadMedusa,
+     NeedsOfMedusa},
     {model::DraftKind::kEagle, "eagle", "DIR",
      "of a target worker, in place of heads: the folder of an EAGLE draft of "
      "its model to draft from (default: none)",
-     "an EAGLE draft", "the draft reads the target's hidden states", LoadEagle},
+     "an EAGLE draft", "the draft reads the target's hidden states", LoadEagle,
+     NeedsOfEagle},
     {model::DraftKind::kGlide, "glide", "DIR",
      "of a target worker, in place of these: the folder of a GliDe draft of "
      "its model to draft from (default: none)",
-     "a GliDe draft", "the draft reads the target's keys and values",
-     LoadGlide},
+     "a GliDe draft", "the draft reads the target's keys and values", LoadGlide,
+     NeedsOfGlide},
 };
 
 struct Described {

@@ -11,9 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/dtype.h"
 #include "model/draft_kind.h"
 #include "model/feature_drafter.h"
 #include "model/future_heads.h"
+#include "model/kv_budget.h"
 #include "model/language_model.h"
 
 namespace nacre::worker {
@@ -35,6 +37,12 @@ struct OwnDraftKind {
   // Of a file or folder; `model` is the target's, and outlives what is loaded.
   absl::StatusOr<OwnDraft> (*load)(const std::string& path,
                                    model::LanguageModel* model);
+  // What it takes of a device beside the model in `target_dir`, with keys and
+  // values in `kv_type` and steps of up to so many rows; before either is
+  // loaded. What cannot be read takes nothing: `load` says why.
+  model::DraftNeeds (*needs)(const std::string& path,
+                             const std::string& target_dir,
+                             kernels::DType kv_type, int step_rows);
 };
 
 absl::Span<const OwnDraftKind> OwnDraftKinds();
