@@ -64,7 +64,7 @@ done <"$list"
 chmod u+w "$out"/lib/*
 strip --strip-unneeded "$out"/lib/*
 
-for name in target draft; do
+for name in target draft eagle glide medusa; do
   cp -r "models/$name" "$out/models/$name"
 done
 cp -r tests/data/. "$out/tests/data"

@@ -198,6 +198,7 @@ fi
 if ((has_device != 0)) && [[ -z "$rehearse" ]]; then
   while read -r name _; do skip "$name" "no device"; done <tests/list
   for name in exact-gpu exact-gpu-sampled exact-draft-on-cpu exact-cublas \
+    exact-{eagle,glide,medusa} \
     bench_gpu bench_gpu_cublas \
     bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
     sanitize-{memcheck,racecheck,initcheck,synccheck} \
@@ -240,6 +241,10 @@ bench exact-gpu-sampled 60 models/target models/draft "${methods[@]}" \
   --temperature 0.8 --seed 7
 bench exact-draft-on-cpu 60 models/target models/draft "${methods[@]}" \
   --draft-backend cpu
+for own in eagle glide medusa; do
+  bench "exact-$own" 60 models/target models/draft "${methods[@]}" \
+    "--$own" "models/$own"
+done
 if [[ -z "$rehearse" ]]; then
   bench exact-cublas 60 models/target models/draft "${methods[@]}" \
     --prefill cublas
