@@ -44,13 +44,15 @@ __device__ __forceinline__ void WaitForPrevious() {
 }
 
 // A barrier of the first or the second kThreads threads of a block; unlike
-// __syncthreads also of warps that come to it in different places.
+// __syncthreads also of warps that come to it in different places. (That takes
+// barrier.sync: bar.sync is its aligned form, which all must come to in one
+// place.)
 template <int kThreads>
 __device__ __forceinline__ void GroupBarrier(int group) {
   if (group == 0) {
-    asm volatile("bar.sync 1, %0;\n" ::"n"(kThreads) : "memory");
+    asm volatile("barrier.sync 1, %0;\n" ::"n"(kThreads) : "memory");
   } else {
-    asm volatile("bar.sync 2, %0;\n" ::"n"(kThreads) : "memory");
+    asm volatile("barrier.sync 2, %0;\n" ::"n"(kThreads) : "memory");
   }
 }
 
