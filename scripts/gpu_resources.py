@@ -2,11 +2,15 @@
 """What each CUDA kernel takes of a multiprocessor: a table in Markdown.
 
   scripts/gpu_resources.py [--arch sm_90a] [FILE.cu...]     all of kernels/cuda
-  scripts/gpu_resources.py --check FILE...      what ptxas -v said of sources
+  scripts/gpu_resources.py --check FOLDER                   of a build's
 
-The second fails where a kernel spills that MAY_SPILL does not name. The first
-compiles each file with the options of cmake/Cuda.cmake and reads what the
-compiler says: no GPU is needed, only nvcc (in PATH or --nvcc) and c++filt.
+The first compiles each file with the options of cmake/Cuda.cmake and reads what
+the compiler says: no GPU is needed, only nvcc (in PATH or --nvcc) and c++filt.
+The second fails where a kernel spills, where its warps might come to an aligned
+barrier in different places, or where the table is not that of docs/roofline.md.
+(That is compared if it was made by the same nvcc.) FOLDER has a folder for each
+source, of its name. In it are what nvcc kept (--keep), and "said", what ptxas
+-v said.
 
 Registers are a thread's. Spilled: bytes of a thread's stack that the compiler
 stores registers to. Blocks: how many fit on a multiprocessor by registers,
@@ -37,17 +41,9 @@ SCHEDULERS = 4       # each has its own registers and as many warps
 RESERVED_SHARED = 1024  # bytes of a block's, taken by the system
 SHARED = {"sm_80": 164 << 10, "sm_90a": 228 << 10}
 
-# Kernels that spill, as the table has their names, each with the reason.
-_HEADS = ("sums of 128 dimensions take 64 of 168 registers, and 168 are what the "
-          "blocks that are meant leave a thread")
-MAY_SPILL = {
-    "StreamKernel<false, 1, 128>": _HEADS,
-    "StreamKernel<false, 2, 128>": _HEADS,
-    "StreamKernel<false, 4, 128>": _HEADS,
-    "StreamKernel<true, 8, 128>": _HEADS,
-    "WideKernel<Int8Weights, WideTile<1, 64, 3, 72>>":
-        "sums of a block, a chain and all chains take 96 of 128 registers",
-}
+PAGE = ROOT / "docs/roofline.md"
+PAGE_ARCH = "sm_90a"
+PAGE_NVCC = re.compile(r"by nvcc (\d+\.\d+\.\d+)")
 
 COMPILING = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
@@ -55,6 +51,10 @@ STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
 USED = re.compile(r"Used (\d+) registers")
 STATIC = re.compile(r"(\d+) bytes smem")
 ENTRY = re.compile(r"\.entry (\w+)\(.*?\)\s*((?:\.\w+ [\d, ]+\s*)*)\{", re.S)
+# Aligned barriers but that of __syncthreads.
+ALIGNED = re.compile(r"\b(?:bar(?:\.cta)?\.(?:sync|arrive)|"
+                     r"barrier(?:\.cta)?\.(?:sync|arrive)\.aligned)"
+                     r"\s+[^\s0]")
 DIRECTIVE = re.compile(r"\.(maxntid|minnctapersm) (\d+)")
 
 
@@ -84,9 +84,10 @@ def each_kernel(text):
         }
 
 
-def read_ptxas(text):
+def read_ptxas(text, arch):
     """{kernel: {registers, stack, stores, loads, shared}} of one generation."""
-    return {kernel: take for kernel, _, take in each_kernel(text)}
+    return {kernel: take for kernel, of, take in each_kernel(text)
+            if of == arch}
 
 
 def fitting_blocks(threads, registers, shared, arch):
@@ -116,7 +117,7 @@ def short_name(demangled):
 
 def rows_of(source, ptx, ptxas, names, arch):
     """A row of the table for each kernel, in the order of their names."""
-    bounds, used = read_ptx(ptx), read_ptxas(ptxas)
+    bounds, used = read_ptx(ptx), read_ptxas(ptxas, arch)
     if bounds.keys() != used.keys():
         raise ValueError("kernels of one compiler step only: "
                          f"{sorted(bounds.keys() ^ used.keys())}")
@@ -138,24 +139,39 @@ def rows_of(source, ptx, ptxas, names, arch):
     return rows
 
 
-def find_spills(text, may_spill=None):
+def find_spills(text):
     """What is wrong with the spills of what ptxas -v said, a line each."""
-    may_spill = MAY_SPILL if may_spill is None else may_spill
     kernels = list(each_kernel(text))
     if not kernels:
         return ["ptxas says nothing of any kernel"]
     names = short_names([kernel for kernel, _, _ in kernels])
-    wrong, spilled = [], set()
-    for kernel, arch, take in kernels:
-        if take["stores"] == take["loads"] == 0:
-            continue
-        spilled.add(names[kernel])
-        if names[kernel] not in may_spill:
-            wrong.append(f"{names[kernel]} spills for {arch}: it stores "
-                         f"{take['stores']} bytes a thread, and loads "
-                         f"{take['loads']}")
-    return wrong + [f"{name} spills nowhere: MAY_SPILL need not name it"
-                    for name in sorted(may_spill.keys() - spilled)]
+    return [f"{names[kernel]} spills for {arch}: it stores {take['stores']} "
+            f"bytes a thread, and loads {take['loads']}"
+            for kernel, arch, take in kernels
+            if take["stores"] > 0 or take["loads"] > 0]
+
+
+def find_aligned(ptx):
+    """What is wrong with the barriers of a source, a line each.
+
+    All threads of a block must come to an aligned one in one place. Those with
+    numbers are for warps that do not: these need barrier.sync.
+    """
+    return [f"not all warps may come here: {line.strip()}"
+            for line in ptx.splitlines() if ALIGNED.search(line)]
+
+
+def find_stale(page, lines):
+    """Where the page has not these lines of the table, and no others."""
+    there = [line for line in page.splitlines() if line.startswith("| ")
+             and ".cu | `" in line]
+    wrong = [f"{PAGE.name} lacks: {line}" for line in lines
+             if line not in there]
+    wrong += [f"{PAGE.name} has: {line}" for line in there
+              if line not in lines]
+    if not wrong and there != lines:
+        wrong = [f"{PAGE.name} has the lines in another order"]
+    return wrong
 
 
 HEAD = ["source", "kernel", "threads", "registers", "stack, bytes",
@@ -163,9 +179,13 @@ HEAD = ["source", "kernel", "threads", "registers", "stack, bytes",
         "occupancy"]
 
 
+def line_of(row):
+    return "| " + " | ".join(row) + " |"
+
+
 def table(rows):
-    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    lines = [line_of(HEAD), "|" + "---|" * len(HEAD)]
+    return "\n".join(lines + [line_of(row) for row in rows])
 
 
 def run(command):
@@ -193,17 +213,50 @@ def compile_file(path, arch, nvcc, folder):
     return ptx.read_text(), said
 
 
+def rows_of_file(path, ptx, said, arch):
+    names = short_names(sorted({name for name, _ in COMPILING.findall(said)}))
+    try:
+        return rows_of(path.name, ptx, said, names, arch)
+    except ValueError as error:
+        sys.exit(f"gpu_resources: error: {path}: {error}")
+
+
+def check(folder, nvcc):
+    """What is wrong with a build whose sources have left this, a line each."""
+    said = {path: (path / "said").read_text()
+            for path in sorted(folder.iterdir())}
+    kept = f"*.{PAGE_ARCH.replace('sm', 'compute')}.ptx"
+    ptx = {path: next(path.glob(kept)).read_text() for path in said}
+    wrong = find_spills("".join(said.values()))
+    for path, text in ptx.items():
+        wrong += [f"{path.name}: {line}" for line in find_aligned(text)]
+    page = PAGE.read_text()
+    made_by = PAGE_NVCC.search(page)[1]
+    if f"V{made_by}" not in run([nvcc, "--version"]):
+        print(f"{PAGE.name} has what nvcc {made_by} makes: not compared")
+        return wrong
+    lines = []
+    for path, text in said.items():
+        if not (ROOT / "kernels/cuda" / path.name).exists():
+            continue  # a test's
+        lines += [line_of(row)
+                  for row in rows_of_file(path, ptx[path], text, PAGE_ARCH)]
+    stale = find_stale(page, lines)
+    if stale:
+        stale.append("run scripts/gpu_resources.py, and put its table there")
+    return wrong + stale
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--arch", choices=sorted(SHARED), default="sm_90a")
+    parser.add_argument("--arch", choices=sorted(SHARED), default=PAGE_ARCH)
     parser.add_argument("--nvcc", default="nvcc")
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--check", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     arguments = parser.parse_args()
     if arguments.check:
-        wrong = find_spills("".join(
-            path.read_text() for path in arguments.files))
+        wrong = check(arguments.check, arguments.nvcc)
         if wrong:
             sys.exit("\n".join(["gpu_resources: error:", *wrong]))
         return
@@ -213,12 +266,7 @@ def main():
         for path in files:
             ptx, said = compile_file(path.resolve(), arguments.arch,
                                      arguments.nvcc, pathlib.Path(folder))
-            names = short_names(sorted(
-                kernel for kernel, _ in COMPILING.findall(said)))
-            try:
-                rows += rows_of(path.name, ptx, said, names, arguments.arch)
-            except ValueError as error:
-                sys.exit(f"gpu_resources: error: {path}: {error}")
+            rows += rows_of_file(path, ptx, said, arguments.arch)
     print(table(rows))
 
 

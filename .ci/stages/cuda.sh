@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# nvcc compiles every kernel, and none spills registers.
+# nvcc compiles every kernel, none spills registers, and docs/roofline.md has what
+# they take.
 source "$(dirname "$0")/common.sh"
 
 # GPU generations that the kernels must compile for. 90a has kernels of its own.
@@ -18,15 +19,17 @@ flags=(-std=c++20 -O2 -I. --fmad=false --Werror all-warnings)
 for arch in "${CUDA_ARCHITECTURES[@]}"; do
   flags+=("-gencode=arch=compute_$arch,code=sm_$arch")
 done
-said=$(mktemp -d)
-trap 'rm -rf "$said"' EXIT
+kept=$(mktemp -d)
+trap 'rm -rf "$kept"' EXIT
 # What the compiler says of registers is for the check alone.
 # shellcheck disable=SC2016 # The inner shell expands it.
 sources '*.cu' | xargs -0 --max-procs="$JOBS" --replace=FILE bash -c '
   echo "nvcc $1"
-  said=$2/${1//\//_}
-  "${@:3}" -Xptxas=-v -c "$1" -o /dev/null 2>"$said" || {
-    cat "$said"
+  kept=$2/$(basename "$1")
+  mkdir "$kept"
+  "${@:3}" -Xptxas=-v --keep --keep-dir "$kept" -c "$1" -o /dev/null \
+    2>"$kept/said" || {
+    cat "$kept/said"
     exit 1
-  }' _ FILE "$said" "$nvcc" "${flags[@]}"
-scripts/gpu_resources.py --check "$said"/*
+  }' _ FILE "$kept" "$nvcc" "${flags[@]}"
+scripts/gpu_resources.py --nvcc "$nvcc" --check "$kept"

@@ -36,22 +36,19 @@ namespace {  // only attention.cu includes this
 // MergeKernel.
 template <bool kWhole, int kDims>
 __device__ __forceinline__ void WriteStream(const AttentionArgs& args,
-                                            const TileQueries& who, int warp,
-                                            int lane, const int (&positions)[2],
-                                            int split,
+                                            const StreamQueries<kDims>& queries,
+                                            int lane, int split,
                                             const StreamSums<kDims>& sums) {
   const SplitRule rule = args.rule();
   const int head_dim = args.kv.head_dim;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int position = positions[half];
+    const int position = queries.positions[half];
     if (position < 0) continue;
     const int first_split = rule.First(position, args.window);
     const int last_split = rule.Of(position);
     if (!kWhole && (split < first_split || split > last_split)) continue;
-    const int index = 16 * warp + 8 * half + lane / 4;
-    const size_t query =
-        static_cast<size_t>(who.Row(index)) * args.num_heads + who.Head(index);
+    const auto query = static_cast<size_t>(queries.indices[half]);
     const bool done = kWhole || first_split == last_split;
     const float total = half == 0 ? sums.totals.x : sums.totals.z;
     float* to = args.out + query * head_dim;
@@ -85,16 +82,18 @@ __device__ __forceinline__ void KeepSplit(
     const StreamQueries<kDims>& queries, int split,
     const StreamSums<kDims>& sums, float (&maxima)[2]) {
   const SplitRule rule = args.rule();
+  const int begin = rule.Begin(split);
+  const int end = rule.Begin(split + 1);
   MergeWeights by[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int position = queries.positions[half];
-    const int first = position < 0 ? 0 : rule.First(position, args.window);
+    // The first position that it sees. Splits are not looked for: what that
+    // takes of registers would be kept all the time.
+    const int seen = max(position + 1 - args.window, 0);
     by[half] = WeightsOf<true>(maxima[half], sums.maxima[half]);
-    if (split == first) by[half] = {sums.maxima[half], 0.0f, 1.0f};
-    if (split < first || split > rule.Of(position)) {
-      by[half] = {maxima[half], 1.0f, 0.0f};
-    }
+    if (begin <= seen) by[half] = {sums.maxima[half], 0.0f, 1.0f};
+    if (end <= seen || begin > position) by[half] = {maxima[half], 1.0f, 0.0f};
     maxima[half] = by[half].maximum;
   }
   const auto add = [&](int i, const float4& from) {
@@ -109,13 +108,15 @@ __device__ __forceinline__ void KeepSplit(
   for (int j = 0; j < kDims / 8; ++j) add(j + 1, sums.values[j]);
 }
 
+// Of the two, that which has the step at `begin`: needs no register.
+__device__ __forceinline__ int StageOf(int begin) { return begin / kStep % 2; }
+
 // A warp's part of the step at `begin`.
 template <int kWarps, int kDims>
 __device__ __forceinline__ void TakeStep(
-    const AttentionArgs& args, const TileQueries& who,
-    const StreamBlock<kWarps, kDims>& block,
-    const StreamQueries<kDims>& queries, int stage, int begin,
-    StreamSums<kDims>* sums) {
+    const AttentionArgs& args, const StreamBlock<kWarps, kDims>& block,
+    const StreamQueries<kDims>& queries, int begin, StreamSums<kDims>* sums) {
+  const int stage = StageOf(begin);
   StepScores scores;
   ScoreStep(block, stage, scores);
   if (args.soft_cap > 0) CapStep(args.soft_cap, scores);
@@ -132,7 +133,7 @@ __device__ __forceinline__ void TakeStep(
     const int all_see = late ? 0 : max(queries.first - begin + 1, 0);
     const int seen = min(kStep, block.last - begin + 1);
     if (all_see < seen && block.AnyNotFinite(stage, all_see, seen)) {
-      AddStepByRow(block, stage, pairs, args, who, lane_begin, sums);
+      AddStepByRow(block, stage, pairs, args, queries, lane_begin, sums);
       return;
     }
   }
@@ -156,17 +157,15 @@ __device__ __forceinline__ void CopySteps(
   // Tables were there before the first kernel of the step.
   block.SharePlace(block.FindPlace(part, range.end));
   WaitForPrevious();
-  int stage = 0;
   for (int begin = range.begin; begin < range.end; begin += kStep) {
-    block.CopyKeys(stage, part);
-    block.CopyValues(stage, part);
+    block.CopyKeys(StageOf(begin), part);
+    block.CopyValues(StageOf(begin), part);
     CommitCopies();
     part += kStep;
     const auto next = block.FindPlace(part, range.end);
     WaitCopies<0>();
     block.Meet();  // the step is there, the one before is done with
     block.SharePlace(next);
-    stage ^= 1;
   }
 }
 
@@ -187,16 +186,14 @@ __device__ __forceinline__ void TakeSteps(
   }
   int split = range.split;
   int split_end = args.rule().Begin(split + 1);
-  int stage = 0;
   for (int begin = range.begin; begin < range.end; begin += kStep) {
     block.Meet();
     // Steps before the windows of all its queries, or past them, give
     // nothing.
     if (begin <= queries.last &&
         queries.first - (begin + kStep - 1) < args.window) {
-      TakeStep(args, who, block, queries, stage, begin, &sums);
+      TakeStep(args, block, queries, begin, &sums);
     }
-    stage ^= 1;
     if constexpr (kWhole) {
       if (begin + kStep < min(range.end, split_end)) continue;
       KeepSplit(args, block, queries, split, sums, maxima);
@@ -212,8 +209,7 @@ __device__ __forceinline__ void TakeSteps(
       sums.values[j] = block.kept[(j + 1) * 32];
     }
   }
-  WriteStream<kWhole>(args, who, block.warp, block.lane, queries.positions,
-                      range.split, sums);
+  WriteStream<kWhole>(args, queries, block.lane, range.split, sums);
 }
 
 // One block for each tile (x) and KV head and part of its query heads (y).

@@ -23,6 +23,7 @@ namespace {  // only attention.cu includes this
 template <int kDims>
 struct StreamQueries {
   int positions[2];  // below 0: there is none
+  int indices[2];    // counted over the heads of all rows
   int first = 0;     // position of any, and the last
   int last = -1;
 
@@ -38,9 +39,11 @@ struct StreamQueries {
       // What is there is read by all, without a branch.
       const int at = min(index, who.count - 1);
       const int row = who.Row(at);
+      const int head = who.Head(at);
       positions[half] = index < who.count ? args.rows.positions[row] : -1;
+      indices[half] = row * args.num_heads + head;
       query[half] = args.q + static_cast<size_t>(row) * args.q_stride +
-                    static_cast<size_t>(who.Head(at)) * args.kv.head_dim;
+                    static_cast<size_t>(head) * args.kv.head_dim;
     }
     last = __reduce_max_sync(kAllLanes, max(positions[0], positions[1]));
     first = __reduce_min_sync(kAllLanes,
@@ -120,40 +123,39 @@ __device__ __forceinline__ uint32_t SeenHalves(int p, int limit, int window) {
 
 // As AddStep where a value is infinite or NaN that not all rows see: zero times
 // that is not zero. So each row has a turn in which what it does not see is
-// zero.
+// zero. A turn for each few dimensions: so fewer registers are wanted at once.
 template <int kWarps, int kDims>
 __device__ __forceinline__ void AddStepByRow(
     const StreamBlock<kWarps, kDims>& block, int stage,
     const uint32_t (&pairs)[kStep / 8][2], const AttentionArgs& args,
-    const TileQueries& who, int lane_begin, StreamSums<kDims>* sums) {
+    const StreamQueries<kDims>& queries, int lane_begin,
+    StreamSums<kDims>* sums) {
   constexpr uint32_t kOnes = 0x3f803f80;
-  const int begin = 16 * block.warp;
-  const int end = who.Row(min(begin + 15, who.count - 1));
+  const int rows[2] = {queries.indices[0] / args.num_heads,
+                       queries.indices[1] / args.num_heads};
+  const int first = __reduce_min_sync(kAllLanes, rows[0]);
+  const int last = __reduce_max_sync(kAllLanes, rows[1]);
+#pragma unroll
+  for (int j = 0; j < kDims / 16; ++j) {
 #pragma unroll 1
-  for (int row = who.Row(begin); row <= end; ++row) {
-    const int limit = args.rows.positions[row];
-    // Which of the row's queries the lane's first is.
-    const int own =
-        begin + block.lane / 4 + who.first - (row - who.first_row) * who.group;
-    const bool is_own[2] = {own >= 0 && own < who.group,
-                            own + 8 >= 0 && own + 8 < who.group};
-    const auto add = [&](float4& sum, const uint32_t(&low)[2],
-                         const uint32_t(&high)[2], uint32_t b0, uint32_t b1) {
-      float4 next = sum;
-      MultiplyAdd(next, low[0], low[1], high[0], high[1], b0, b1);
-      sum = {is_own[0] ? next.x : sum.x, is_own[0] ? next.y : sum.y,
-             is_own[1] ? next.z : sum.z, is_own[1] ? next.w : sum.w};
-    };
+    for (int row = first; row <= last; ++row) {
+      const int limit = args.rows.positions[row];
+      const auto add = [&](float4& sum, const uint32_t(&low)[2],
+                           const uint32_t(&high)[2], uint32_t b0, uint32_t b1) {
+        float4 next = sum;
+        MultiplyAdd(next, low[0], low[1], high[0], high[1], b0, b1);
+        sum = {rows[0] == row ? next.x : sum.x, rows[0] == row ? next.y : sum.y,
+               rows[1] == row ? next.z : sum.z,
+               rows[1] == row ? next.w : sum.w};
+      };
 #pragma unroll
-    for (int group = 0; group < kStep / 16; ++group) {
-      const int p = lane_begin + group / 2 * 32 + group % 2 * 2;
-      const uint32_t seen[2] = {SeenHalves(p, limit, args.window),
-                                SeenHalves(p + 1, limit, args.window)};
-      const auto& low = pairs[2 * group];
-      const auto& high = pairs[2 * group + 1];
-      add(sums->totals, low, high, kOnes, kOnes);
-#pragma unroll
-      for (int j = 0; j < kDims / 16; ++j) {
+      for (int group = 0; group < kStep / 16; ++group) {
+        const int p = lane_begin + group / 2 * 32 + group % 2 * 2;
+        const uint32_t seen[2] = {SeenHalves(p, limit, args.window),
+                                  SeenHalves(p + 1, limit, args.window)};
+        const auto& low = pairs[2 * group];
+        const auto& high = pairs[2 * group + 1];
+        if (j == 0) add(sums->totals, low, high, kOnes, kOnes);
         uint32_t b[4];
         block.LoadValues(stage, group, j, b);
         add(sums->values[2 * j], low, high, b[0] & seen[0], b[1] & seen[1]);

@@ -160,7 +160,11 @@ __device__ __forceinline__ void RunConsumer(
       held = -1;
       AddChain(first_chain, sums.sum, total);
     }
-    StoreSums<Weights, 1, Tile::kRows / 8>(product, slice, tile.part,
+    int part = tile.part;
+    // Else the compiler has it in 64 bits, as StoreSums takes it, all the time:
+    // int8 has no register for that.
+    asm volatile("" : "+r"(part));
+    StoreSums<Weights, 1, Tile::kRows / 8>(product, slice, part,
                                            (tile.output + warp) * kTileOutputs,
                                            tile.row, total);
   }

@@ -41,6 +41,8 @@ ptxas info    : Function properties for _Z5SmallPf
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 32 registers, used 1 barriers, 2048 bytes smem
 """
+OF_SMALL = PTXAS[PTXAS.index(
+    "ptxas info    : Compiling entry function '_Z5SmallPf'"):]
 NAMES = {"_Z5SmallPf": "Small", "_Z5LargeILi2EEvPf": "Large<2>"}
 
 
@@ -51,15 +53,17 @@ class ReadsTest(unittest.TestCase):
             "_Z5LargeILi2EEvPf": {"maxntid": 192, "minnctapersm": 2}})
 
     def test_resources(self):
-        self.assertEqual(gpu_resources.read_ptxas(PTXAS), {
+        self.assertEqual(gpu_resources.read_ptxas(PTXAS, "sm_90a"), {
             "_Z5SmallPf": {"stack": 0, "stores": 0, "loads": 0,
                            "registers": 32, "shared": 2048},
             "_Z5LargeILi2EEvPf": {"stack": 16, "stores": 40, "loads": 36,
                                   "registers": 168, "shared": 0}})
+        self.assertEqual(gpu_resources.read_ptxas(PTXAS, "sm_90"), {})
 
     def test_what_is_missing_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "says nothing of _Z5Small"):
-            gpu_resources.read_ptxas(PTXAS.replace("Used 32 registers", "?"))
+            gpu_resources.read_ptxas(PTXAS.replace("Used 32 registers", "?"),
+                                     "sm_90a")
         with self.assertRaisesRegex(ValueError, "_Z5SmallPf"):
             gpu_resources.rows_of("a.cu", PTX.replace("_Z5SmallPf", "_Z5Other"),
                                   PTXAS, NAMES, "sm_90a")
@@ -114,53 +118,108 @@ class OccupancyTest(unittest.TestCase):
             "| 100 % |"])
 
 
+LARGE_SPILLS = ("Large<2> spills for sm_90a: it stores 40 bytes a thread, and "
+                "loads 36")
+
+
 class SpillsTest(unittest.TestCase):
-    LARGE = ("Large<2> spills for sm_90a: it stores 40 bytes a thread, and "
-             "loads 36")
-
     def test_a_spill_is_found(self):
-        self.assertEqual(gpu_resources.find_spills(PTXAS, {}), [self.LARGE])
-
-    def test_a_spill_may_be_permitted(self):
-        self.assertEqual(
-            gpu_resources.find_spills(PTXAS, {"Large<2>": "it must"}), [])
-        self.assertEqual(
-            gpu_resources.find_spills(PTXAS, {"Small": "it must"}),
-            [self.LARGE,
-             "Small spills nowhere: MAY_SPILL need not name it"])
+        self.assertEqual(gpu_resources.find_spills(PTXAS), [LARGE_SPILLS])
+        self.assertEqual(gpu_resources.find_spills(OF_SMALL), [])
 
     def test_every_generation_counts(self):
         older = PTXAS.replace("sm_90a", "sm_80")
         newer = PTXAS.replace("40 bytes spill stores, 36",
                               "0 bytes spill stores, 0")
-        self.assertEqual(gpu_resources.find_spills(older + newer, {}),
-                         [self.LARGE.replace("sm_90a", "sm_80")])
+        self.assertEqual(gpu_resources.find_spills(older + newer),
+                         [LARGE_SPILLS.replace("sm_90a", "sm_80")])
 
     def test_nothing_is_no_proof(self):
         self.assertEqual(gpu_resources.find_spills("ptxas info : 0 bytes gmem"),
                          ["ptxas says nothing of any kernel"])
 
 
-class ProgramTest(unittest.TestCase):
-    def test_spills_are_an_error(self):
-        def check(*texts):
-            with tempfile.TemporaryDirectory() as folder:
-                paths = [pathlib.Path(folder) / f"{i}.txt"
-                         for i in range(len(texts))]
-                for path, text in zip(paths, texts):
-                    path.write_text(text)
-                return subprocess.run(
-                    [ROOT / "scripts/gpu_resources.py", "--check", *paths],
-                    text=True, capture_output=True)
+class BarriersTest(unittest.TestCase):
+    def test_aligned_ones_are_for_whole_blocks(self):
+        for line in ("bar.sync \t0;", "barrier.sync 1, 192;",
+                     "barrier.cta.sync %r1, %r2;", "ld.param.u32 %r1, [bar];"):
+            self.assertEqual(gpu_resources.find_aligned(f"\t{line}\n"), [])
+        for line in ("bar.sync 1, 192;", "bar.sync \t%r1, 192;",
+                     "bar.cta.arrive 2, 64;",
+                     "@%p1 barrier.cta.sync.aligned 1, 192;"):
+            self.assertEqual(gpu_resources.find_aligned(f"\t{line}\n"),
+                             [f"not all warps may come here: {line}"])
 
-        small = PTXAS[PTXAS.index("ptxas info    : Compiling entry function "
-                                  "'_Z5SmallPf'"):]
-        # Of one kernel, all that may spill are missing.
-        self.assertNotIn("spills for", check(small).stderr)
-        done = check(small, PTXAS)
+
+class PageTest(unittest.TestCase):
+    LINES = ["| a.cu | `A` | 8 |", "| b.cu | `B` | 9 |"]
+
+    def stale(self, *there):
+        page = "\n".join(["# A page", "| source | kernel |", *there, ""])
+        return gpu_resources.find_stale(page, self.LINES)
+
+    def test_the_same_lines(self):
+        self.assertEqual(self.stale(*self.LINES), [])
+
+    def test_other_lines(self):
+        first, second = self.LINES
+        self.assertEqual(self.stale(first), [f"roofline.md lacks: {second}"])
+        self.assertEqual(self.stale(*self.LINES, "| c.cu | `C` | 7 |"),
+                         ["roofline.md has: | c.cu | `C` | 7 |"])
+        self.assertEqual(self.stale("| a.cu | `A` | 7 |", second),
+                         [f"roofline.md lacks: {first}",
+                          "roofline.md has: | a.cu | `A` | 7 |"])
+        self.assertEqual(self.stale(second, first),
+                         ["roofline.md has the lines in another order"])
+
+    def test_the_page_names_its_compiler(self):
+        self.assertRegex(gpu_resources.PAGE.read_text(),
+                         gpu_resources.PAGE_NVCC)
+
+
+class ProgramTest(unittest.TestCase):
+    def check(self, said, version, ptx=PTX):
+        """Of kernels/cuda/gemm.cu, by a compiler of that version."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            nvcc = folder / "nvcc"
+            nvcc.write_text(f"#!/bin/sh\necho Cuda release, {version}\n")
+            nvcc.chmod(0o755)
+            source = folder / "kept/gemm.cu"
+            source.mkdir(parents=True)
+            (source / "said").write_text(said)
+            (source / "gemm.compute_80.ptx").write_text("")
+            (source / "gemm.compute_90a.ptx").write_text(ptx)
+            return subprocess.run(
+                [ROOT / "scripts/gpu_resources.py", "--nvcc", nvcc, "--check",
+                 folder / "kept"], text=True, capture_output=True)
+
+    def test_spills_are_an_error(self):
+        done = self.check(PTXAS, "V1.0.0")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("Large<2> spills for sm_90a", done.stderr)
-        self.assertEqual(check().returncode, 1)
+        self.assertIn(LARGE_SPILLS, done.stderr)
+        self.assertNotIn("roofline.md", done.stderr)
+        done = self.check(OF_SMALL, "V1.0.0")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("not compared", done.stdout)
+
+    def test_aligned_barriers_are_an_error(self):
+        done = self.check(OF_SMALL, "V1.0.0",
+                          PTX.replace("\tret;", "\tbar.sync 1, 64;"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("gemm.cu: not all warps may come here: bar.sync 1, 64;",
+                      done.stderr)
+
+    def test_another_table_is_an_error(self):
+        made_by = gpu_resources.PAGE_NVCC.search(
+            gpu_resources.PAGE.read_text())[1]
+        done = self.check(PTXAS, f"V{made_by}")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("roofline.md lacks: | gemm.cu | `Large<2>` | 192 | 168 |",
+                      done.stderr)
+        self.assertIn("roofline.md has: | gemm.cu | `ReduceKernel<1>` |",
+                      done.stderr)
+        self.assertIn("run scripts/gpu_resources.py", done.stderr)
 
     def test_a_compiler_that_fails_is_an_error(self):
         done = subprocess.run(
