@@ -163,6 +163,9 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- if and (ne $backend "cuda") (eq (toString (get $flags "tensor-parallel-transport")) "nccl") -}}
 {{- fail (printf "%s.flags.tensor-parallel-transport is nccl, but %s.flags.backend is %s: only cuda has it" .role .role $backend) -}}
 {{- end -}}
+{{- if and (eq $ranks "0") (eq (toString (get $flags "tensor-parallel-transport")) "nccl") -}}
+{{- fail (printf "%s.flags.tensor-parallel-transport is nccl, but %s.flags.tensor-parallel is not set: there are no ranks to add up" .role .role) -}}
+{{- end -}}
 {{- $kept := toString (default "0" (get $flags "prefix-cache-size")) -}}
 {{- if and (ne $kept "0") (has (toString (get $flags "prefix-cache")) (list "off" "false")) -}}
 {{- fail (printf "%s.flags.prefix-cache-size is %s, but %s.flags.prefix-cache is off" .role $kept .role) -}}
