@@ -8,6 +8,7 @@
 #include "common/status_macros.h"
 #include "kernels/nccl_api.h"
 #include "kernels/nccl_group.h"
+#include "kernels/node_texts.h"
 #include "kernels/staged_collective.h"
 
 namespace nacre::kernels {
@@ -15,6 +16,13 @@ namespace {
 
 constexpr absl::string_view kHost = "host";
 constexpr absl::string_view kNccl = "nccl";
+constexpr absl::string_view kAuto = "auto";
+
+// What nodes agree on, in this order.
+constexpr uint64_t kOpened = 1;
+constexpr uint64_t kIdMade = 2;
+constexpr uint64_t kIdSaid = 3;
+constexpr uint64_t kJoined = 4;
 
 // NCCL refuses two ranks on one device.
 absl::Status CheckDevices(const std::vector<int>& devices) {
@@ -27,50 +35,111 @@ absl::Status CheckDevices(const std::vector<int>& devices) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<NcclGroup>> JoinAll(
-    const std::vector<int>& devices, int ranks_of_model) {
-  if (static_cast<int>(devices.size()) != ranks_of_model) {
-    return absl::UnimplementedError(
-        "ranks on several nodes meet in host memory");
-  }
+// NCCL of this process' ranks, from number `first` on.
+absl::StatusOr<std::vector<NcclGroup::Rank>> OpenRanks(
+    const std::vector<int>& devices, int first) {
   NACRE_RETURN_IF_ERROR(CheckDevices(devices));
   std::vector<NcclGroup::Rank> ranks;
   for (const int device : devices) {
     NcclGroup::Rank& rank = ranks.emplace_back();
-    rank.rank = static_cast<int>(ranks.size()) - 1;
+    rank.rank = first++;
     NACRE_ASSIGN_OR_RETURN(rank.api, OpenNccl({.device = device}));
   }
-  NACRE_RETURN_IF_ERROR(ranks.front().api->BindThread());
+  return ranks;
+}
+
+// The first failure of a node, as each says it: `own` of this one.
+absl::Status FirstOfNodes(const std::vector<std::string>& failures,
+                          const NodeLink& link, const absl::Status& own) {
+  for (size_t node = 0; node < failures.size(); ++node) {
+    if (failures[node].empty()) continue;
+    const bool is_own = static_cast<int>(node) == link.node();
+    return absl::Status(
+        is_own ? own.code() : absl::StatusCode::kFailedPrecondition,
+        absl::StrCat("node ", node, ": ", failures[node]));
+  }
+  return absl::OkStatus();
+}
+
+// The status that all nodes have when the first has failed, if any.
+absl::Status AgreeOn(NodeLink* link, uint64_t number, const absl::Status& own) {
+  if (link == nullptr) return own;
+  NACRE_ASSIGN_OR_RETURN(
+      const std::vector<std::string> failures,
+      ExchangeTexts(link, number, own.ok() ? "" : own.message()));
+  return FirstOfNodes(failures, *link, own);
+}
+
+// Rank 0's, on all nodes.
+absl::StatusOr<std::string> ShareId(NodeLink* link, NcclCollectiveApi* first) {
+  absl::StatusOr<std::string> id = std::string();
+  if (link == nullptr || link->node() == 0) {
+    absl::Status status = first->BindThread();
+    if (status.ok()) {
+      id = first->GetUniqueId();
+    } else {
+      id = status;
+    }
+  }
+  NACRE_RETURN_IF_ERROR(AgreeOn(link, kIdMade, id.status()));
+  if (link == nullptr) return id;
+  NACRE_ASSIGN_OR_RETURN(std::vector<std::string> ids,
+                         ExchangeTexts(link, kIdSaid, *id));
+  return std::move(ids.front());
+}
+
+absl::StatusOr<std::unique_ptr<NcclGroup>> JoinAll(
+    const BackendOptions& backend, const Collective& first,
+    const DeviceCollectiveOptions& options) {
+  NodeLink* const link = options.link;
+  absl::StatusOr<std::vector<NcclGroup::Rank>> ranks =
+      OpenRanks(backend.devices, first.rank());
+  NACRE_RETURN_IF_ERROR(AgreeOn(link, kOpened, ranks.status()));
   NACRE_ASSIGN_OR_RETURN(const std::string id,
-                         ranks.front().api->GetUniqueId());
-  return NcclGroup::Join(id, static_cast<int>(devices.size()),
-                         std::move(ranks));
+                         ShareId(link, ranks->front().api.get()));
+  NcclGroupOptions nccl = options.nccl;
+  nccl.nodes = link;
+  absl::StatusOr<std::unique_ptr<NcclGroup>> group =
+      NcclGroup::Join(id, first.ranks(), *std::move(ranks), nccl);
+  // Whoever is refused says so to those that still wait for it.
+  if (!group.ok() && link != nullptr && backend.rank_transport == kNccl) {
+    link->Abort(group.status());
+  }
+  NACRE_RETURN_IF_ERROR(AgreeOn(link, kJoined, group.status()));
+  return group;
 }
 
 }  // namespace
 
 absl::Status CheckRankTransport(absl::string_view name) {
-  if (name == "auto" || name == kNccl || name == kHost) return absl::OkStatus();
+  if (name == kAuto || name == kNccl || name == kHost) return absl::OkStatus();
   return absl::InvalidArgumentError("not one of: auto, nccl, host");
 }
 
 absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
-    const BackendOptions& options,
+    const BackendOptions& backend,
     absl::Span<const std::unique_ptr<Collective>> hosts,
-    absl::Span<const std::unique_ptr<Backend>> backends, size_t most_scratch) {
-  NACRE_CHECK(options.devices.size() == backends.size() &&
+    absl::Span<const std::unique_ptr<Backend>> backends,
+    const DeviceCollectiveOptions& options) {
+  NACRE_CHECK(backend.devices.size() == backends.size() &&
                   hosts.size() == backends.size() && !backends.empty(),
               "not a device and a backend for each rank");
   DeviceCollectives made;
   std::shared_ptr<NcclGroup> group;
-  if (options.rank_transport == kHost) {
+  if (backend.rank_transport == kHost) {
     made.why_host = "--tensor-parallel-transport host";
+  } else if (backend.rank_transport == kAuto && options.link != nullptr &&
+             options.link->is_encrypted()) {
+    made.why_host = "between nodes it does not encrypt, as TLS does";
   } else {
     absl::StatusOr<std::unique_ptr<NcclGroup>> joined =
-        JoinAll(options.devices, hosts.front()->ranks());
+        JoinAll(backend, *hosts.front(), options);
+    if (options.link != nullptr) {
+      NACRE_RETURN_IF_ERROR(options.link->failure());
+    }
     if (joined.ok()) {
       group = *std::move(joined);
-    } else if (options.rank_transport == kNccl) {
+    } else if (backend.rank_transport == kNccl) {
       return absl::Status(joined.status().code(),
                           absl::StrCat("--tensor-parallel-transport nccl: ",
                                        joined.status().message()));
@@ -80,13 +149,13 @@ absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
   }
   for (size_t rank = 0; rank < backends.size(); ++rank) {
     Collective* const host = hosts[rank].get();
-    Backend* const backend = backends[rank].get();
+    Backend* const of_rank = backends[rank].get();
     if (group == nullptr) {
       made.of_ranks.push_back(
-          std::make_unique<StagedCollective>(host, backend));
+          std::make_unique<StagedCollective>(host, of_rank));
     } else {
       made.of_ranks.push_back(std::make_unique<NcclCollective>(
-          group, rank, backend, host, most_scratch));
+          group, rank, of_rank, host, options.most_scratch));
     }
   }
   return made;

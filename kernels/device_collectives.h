@@ -1,5 +1,7 @@
 // What ranks on devices meet by: NCCL where each has a device of its own and
-// the machine has the library, else memory of the host.
+// the machine has the library, else memory of the host. On several nodes the
+// id of the communicator is made by node 0, and goes to the others over their
+// link.
 
 #ifndef KERNELS_DEVICE_COLLECTIVES_H_
 #define KERNELS_DEVICE_COLLECTIVES_H_
@@ -17,6 +19,8 @@
 #include "kernels/backend_factory.h"
 #include "kernels/collective.h"
 #include "kernels/nccl_collective.h"
+#include "kernels/nccl_group.h"
+#include "kernels/node_link.h"
 
 namespace nacre::kernels {
 
@@ -28,17 +32,28 @@ struct DeviceCollectives {
   std::string why_host;  // for logs; empty: it is NCCL
 };
 
-// For the ranks of a model that are threads of this process: by rank. `options`
-// are those that the backends were made with, with a device for each. `hosts`
-// and `backends` outlive what is returned. Where NCCL is asked for,
-// FAILED_PRECONDITION or INVALID_ARGUMENT with what it lacks, UNIMPLEMENTED for
-// ranks that other processes have, too, or the error that it begins with;
-// "auto" takes memory of the host then.
+struct DeviceCollectiveOptions {
+  // Of a model on several nodes, each of which makes its own; null: it is on
+  // one. Outlives what is made.
+  NodeLink* link = nullptr;
+  size_t most_scratch = NcclCollective::kMostScratch;
+  NcclGroupOptions nccl;  // but for its nodes
+};
+
+// For the ranks of a model that are threads of this process: in order.
+// `backend` is what the backends were made with, with a device for each.
+// `hosts` and `backends` outlive what is returned. Where NCCL is asked for,
+// FAILED_PRECONDITION or INVALID_ARGUMENT with what it lacks, or the error that
+// it begins with; "auto" takes memory of the host then. It does so, too, where
+// the nodes' link is encrypted, as NCCL is not.
+//
+// All nodes ask for the same, and get the same. What one of them lacks is the
+// error of all, and names it. Also the link's failure.
 absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
-    const BackendOptions& options,
+    const BackendOptions& backend,
     absl::Span<const std::unique_ptr<Collective>> hosts,
     absl::Span<const std::unique_ptr<Backend>> backends,
-    size_t most_scratch = NcclCollective::kMostScratch);
+    const DeviceCollectiveOptions& options = {});
 
 }  // namespace nacre::kernels
 

@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<NcclGroup>> NcclGroup::Join(
   for (const auto& member : group->members_) {
     const absl::Status status =
         group->WaitUntilIdle(member.get(), "the others have not joined");
+    NACRE_RETURN_IF_ERROR(group->failure());
     if (!status.ok()) return FailureOfRank(member->rank, status);
   }
   group->watch_ = std::thread(&NcclGroup::Watch, group.get());
@@ -92,6 +93,13 @@ absl::Status NcclGroup::Checked(const Member& member,
   return failure();
 }
 
+absl::Status NcclGroup::CheckNodes() {
+  if (options_.nodes == nullptr) return absl::OkStatus();
+  const absl::Status status = options_.nodes->failure();
+  if (!status.ok()) Abort(status);
+  return failure();
+}
+
 absl::Status NcclGroup::WaitUntilIdle(Member* member, const char* what) {
   const Clock::time_point last = Clock::now() + options_.limit;
   for (int asked = 0;; ++asked) {
@@ -106,6 +114,7 @@ absl::Status NcclGroup::WaitUntilIdle(Member* member, const char* what) {
     if (asked < kBusyQuestions) {
       std::this_thread::yield();
     } else {
+      NACRE_RETURN_IF_ERROR(CheckNodes());
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -165,6 +174,7 @@ void NcclGroup::Watch() {
   while (!mu_.AwaitWithTimeout(absl::Condition(&ends),
                                absl::FromChrono(options_.watch))) {
     mu_.Unlock();
+    static_cast<void>(CheckNodes());
     for (const auto& member : members_) {
       const absl::Status status = Look(member.get());
       if (!status.ok()) Abort(FailureOfRank(member->rank, status));

@@ -3,8 +3,9 @@
 // waits too long for the others, aborts the communicators of all. Then what
 // they have on their devices ends, and all waits for it.
 //
-// No call waits for a device. Ranks of other processes notice an abort by
-// NCCL's own error, or by the limit.
+// No call waits for a device. Ranks of other processes are ended over the link
+// of the nodes by whoever owns them. Else they notice an abort by NCCL's own
+// error, or by the limit.
 //
 // Thread-safe; the methods of one member: its rank's thread alone. A thread of
 // its own watches the communicators.
@@ -28,6 +29,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "kernels/nccl_api.h"
+#include "kernels/node_link.h"
 
 namespace nacre::kernels {
 
@@ -36,6 +38,9 @@ struct NcclGroupOptions {
   std::chrono::milliseconds limit = std::chrono::seconds(60);
   // How often the watch looks.
   std::chrono::milliseconds watch = std::chrono::milliseconds(10);
+  // Of a model on several nodes, whose failure ends all ranks; null: it is on
+  // one. Outlives the group.
+  const NodeLink* nodes = nullptr;
 };
 
 class NcclGroup {
@@ -48,7 +53,7 @@ class NcclGroup {
 
   // Joins `own` of `ranks` ranks, who have the same `id` (GetUniqueId of one of
   // them); returns when all of all processes have joined. Errors of NCCL, which
-  // name the rank; DEADLINE_EXCEEDED.
+  // name the rank; DEADLINE_EXCEEDED; the nodes' failure.
   static absl::StatusOr<std::unique_ptr<NcclGroup>> Join(
       const std::string& id, int ranks, std::vector<Rank> own,
       const NcclGroupOptions& options = {});
@@ -95,6 +100,8 @@ class NcclGroup {
   absl::Status Mark(Member* member, NcclApi::Stream stream);
   // `status`, and the end of all ranks unless it is OK.
   absl::Status Checked(const Member& member, const absl::Status& status);
+  // Ends all ranks if the nodes have failed.
+  absl::Status CheckNodes();
   void Watch();
   absl::Status Look(Member* member);
 

@@ -154,9 +154,16 @@ class NodeCollective : public Collective {
     return local_->Broadcast(nullptr, 0);
   }
 
-  absl::Status Outcome() override { return local_->Outcome(); }
+  // Also what the link alone has heard of: ranks that meet on devices ask it
+  // nothing.
+  absl::Status Outcome() override {
+    const absl::Status lost = link_->failure();
+    if (!lost.ok()) local_->Abort(lost);
+    return local_->Outcome();
+  }
 
   void Abort(const absl::Status& reason) override {
+    static_cast<void>(Outcome());  // a failure of the link came first
     local_->Abort(reason);
     link_->Abort(reason);
   }

@@ -12,6 +12,7 @@ std::string ToString(const NodeCall& call) {
   if (call.kind == NodeCall::Kind::kSum) kind = "a sum";
   if (call.kind == NodeCall::Kind::kBroadcast) kind = "a broadcast";
   if (call.kind == NodeCall::Kind::kGather) kind = "a gather";
+  if (call.kind == NodeCall::Kind::kText) kind = "a text";
   return absl::StrCat("call ", call.number, ", ", kind, " of ", call.count,
                       " values");
 }

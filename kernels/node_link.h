@@ -9,7 +9,7 @@
 // is under way and all after it. They name the node.
 //
 // One thread, that of the node's first rank, sends and receives. Any thread may
-// call Abort.
+// call Abort and failure.
 
 #ifndef KERNELS_NODE_LINK_H_
 #define KERNELS_NODE_LINK_H_
@@ -22,9 +22,16 @@ namespace nacre::kernels {
 
 // What a node is at when it sends. Who receives must be at the same.
 struct NodeCall {
-  enum class Kind : uint8_t { kSum = 1, kBroadcast = 2, kGather = 3 };
+  enum class Kind : uint8_t {
+    kSum = 1,
+    kBroadcast = 2,
+    kGather = 3,
+    kText = 4
+  };
 
-  uint64_t number = 0;  // of all calls of the model, from 1
+  // Of the calls of the model, from 1. Texts, which come before it is there
+  // (node_texts.h), are counted apart.
+  uint64_t number = 0;
   Kind kind = Kind::kSum;
   uint64_t count = 0;  // values, at least 1
 
@@ -42,6 +49,8 @@ class NodeLink {
 
   virtual int node() const = 0;
   virtual int nodes() const = 0;  // 2, 4 or 8
+  // Whether nobody on the way reads what is sent.
+  virtual bool is_encrypted() const = 0;
 
   // `values` [call.count] may be used again when it returns, which may be
   // before they have come. INTERNAL: the other node is at another call.
@@ -54,6 +63,9 @@ class NodeLink {
   // Ends this node and, with `reason`, the others. Of several reasons the first
   // counts.
   virtual void Abort(const absl::Status& reason) = 0;
+  // As the errors of calls, without one; OK: nothing has failed, or the leader
+  // has stopped in order.
+  virtual absl::Status failure() const = 0;
 };
 
 }  // namespace nacre::kernels

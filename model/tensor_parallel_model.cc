@@ -271,7 +271,7 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
         DealDevices(backend, of_node,
                     backend.max_memory_bytes > 0 || !options.kv_budget));
   }
-  NACRE_RETURN_IF_ERROR(model->CreateBackends(backend, cores));
+  NACRE_RETURN_IF_ERROR(model->CreateBackends(backend, cores, link));
   NACRE_RETURN_IF_ERROR(AdmitRanks(
       config, *checkpoint, *model->backends_.front(), of_node, options));
   NACRE_RETURN_IF_ERROR(model->LoadRanks(dir, config, options));
@@ -286,7 +286,7 @@ absl::StatusOr<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Load(
 
 absl::Status TensorParallelModel::CreateBackends(
     const kernels::BackendOptions& backend,
-    const std::vector<std::vector<int>>& cores) {
+    const std::vector<std::vector<int>>& cores, kernels::NodeLink* link) {
   const bool on_devices = backend.kind == "cuda";
   const int ranks = collectives_.front()->ranks();
   // Says what is wrong with all of them together.
@@ -316,7 +316,8 @@ absl::Status TensorParallelModel::CreateBackends(
   meet.of_ranks.resize(inner.size());
   if (on_devices) {
     NACRE_ASSIGN_OR_RETURN(
-        meet, kernels::MakeDeviceCollectives(backend, collectives_, inner));
+        meet, kernels::MakeDeviceCollectives(backend, collectives_, inner,
+                                             {.link = link}));
     why_host_ = meet.why_host;
   }
   for (size_t rank = 0; rank < cores.size(); ++rank) {

@@ -117,7 +117,8 @@ class TensorParallelModel : public LanguageModel {
 
   // Makes the backends of this node's ranks, on the cores of each.
   absl::Status CreateBackends(const kernels::BackendOptions& backend,
-                              const std::vector<std::vector<int>>& cores);
+                              const std::vector<std::vector<int>>& cores,
+                              kernels::NodeLink* link);
   // On each rank; an error ends all.
   absl::Status LoadRanks(const std::string& dir, const ModelConfig& config,
                          const ModelOptions& options);

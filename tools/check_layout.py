@@ -149,7 +149,6 @@ TESTED_BY = {
        for name in ("expression_parser", "lexer", "program_builder",
                     "supported")},
     "chat/render_context.cc": "tests/chat/limits_test.cc",
-    "kernels/device_collectives.cc": "tests/model/cuda_tensor_parallel_test.cc",
     "kernels/nccl_group.cc": "tests/kernels/nccl_collective_test.cc",
     "model/config_fields.cc": "tests/model/config_test.cc",
     "model/config_rope.cc": "tests/model/config_test.cc",

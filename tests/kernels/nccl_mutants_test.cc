@@ -60,7 +60,7 @@ std::vector<Values> Results(const std::string& transport) {
   }
   options.devices = DevicesOfRanks::Of(kRanks, transport);
   auto meet = MakeDeviceCollectives(options, hosts, backends,
-                                    /*most_scratch=*/kRanks * 4 * kCount / 2);
+                                    {.most_scratch = kRanks * 4 * kCount / 2});
   EXPECT_TRUE(meet.ok()) << meet.status();
   std::vector<Values> results(kRanks + 1);
   std::vector<absl::Status> statuses(kRanks);

@@ -141,6 +141,21 @@ TEST(NodeCollectiveTest, AllWaitForALateNode) {
 }
 
 // Also the ranks that do not speak to other nodes themselves.
+// Ranks that meet on devices make no call that would fail.
+TEST(NodeCollectiveTest, ALostNodeIsTheOutcomeOfRanksThatCallNothing) {
+  const absl::Status reason = absl::UnavailableError("node 1 is lost");
+  for (const bool aborts : {false, true}) {
+    Nodes group(2, 4);
+    EXPECT_EQ(group.rank(1).Outcome(), absl::OkStatus());
+    group.network.Lose(reason);
+    // What a rank says of it afterwards is no other reason.
+    if (aborts) group.rank(1).Abort(absl::UnavailableError("rank 1: no more"));
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(group.rank(rank).Outcome(), reason);
+    }
+  }
+}
+
 TEST(NodeCollectiveTest, ALostNodeEndsAllRanks) {
   Nodes group(2, 4);
   const absl::Status lost = absl::UnavailableError("node 1 is lost");

@@ -20,7 +20,8 @@ namespace nacre::kernels {
 
 class NodeNetwork {
  public:
-  explicit NodeNetwork(int nodes) {
+  explicit NodeNetwork(int nodes, bool is_encrypted = false)
+      : is_encrypted_(is_encrypted) {
     for (int node = 0; node < nodes; ++node) {
       links_.push_back(std::make_unique<Link>(this, node, nodes));
     }
@@ -50,6 +51,7 @@ class NodeNetwork {
 
     int node() const override { return node_; }
     int nodes() const override { return nodes_; }
+    bool is_encrypted() const override { return network_->is_encrypted_; }
     absl::Status Send(int to, const NodeCall& call,
                       const float* values) override {
       const absl::MutexLock lock(&network_->mu_);
@@ -76,6 +78,10 @@ class NodeNetwork {
       return same;
     }
     void Abort(const absl::Status& reason) override { network_->Lose(reason); }
+    absl::Status failure() const override {
+      const absl::MutexLock lock(&network_->mu_);
+      return network_->reason_;
+    }
 
    private:
     NodeNetwork* const network_;
@@ -88,6 +94,7 @@ class NodeNetwork {
                     static_cast<size_t>(to)];
   }
 
+  const bool is_encrypted_;
   absl::Mutex mu_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<std::deque<Sent>> inboxes_;

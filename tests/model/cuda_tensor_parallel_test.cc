@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -175,7 +176,7 @@ class CudaRanksModelTest : public ::testing::Test {
   std::string dir_;
 };
 
-// Sums go from devices to the host, and from there to other nodes.
+// Sums go from devices to the host and from there to other nodes, or by NCCL.
 TEST_F(CudaRanksModelTest, NodesHaveTheBitsOfOneProcess) {
   const std::string dir = nacre::testing::TestFolder("nodes");
   nacre::testing::WriteRandomCheckpoint(ConfigJson("LlamaForCausalLM", "f32"),
@@ -188,10 +189,20 @@ TEST_F(CudaRanksModelTest, NodesHaveTheBitsOfOneProcess) {
   const auto one = OnDevices(dir, options, 2);
   ASSERT_NE(one, nullptr);
   const Values expected = RunSessions(one.get());
-  for (const int ranks : {2, 4}) {
-    options.devices = DevicesOfRanks::Of(ranks, "host");
-    NodeGroup group(dir, options, ranks, 2, SmallOptions());
-    EXPECT_EQ(RunSessions(group.leader()), expected) << ranks << " ranks";
+  for (const std::string& transport : DevicesOfRanks::Transports()) {
+    for (const auto& [ranks, nodes] :
+         std::vector<std::pair<int, int>>{{transport == "nccl" ? 4 : 2, 2},
+                                          {4, transport == "nccl" ? 4 : 2}}) {
+      if (ranks > DevicesOfRanks::MostRanks(transport)) continue;
+      options.rank_transport = transport;
+      options.devices = DevicesOfRanks::Of(ranks, transport);
+      NodeGroup group(dir, options, ranks, nodes, SmallOptions());
+      EXPECT_EQ(RunSessions(group.leader()), expected)
+          << ranks << " ranks on " << nodes << " nodes by " << transport;
+      EXPECT_THAT(group.model(nodes - 1)->backend_description(),
+                  HasSubstr(transport == "nccl" ? ", sums by NCCL"
+                                                : ", sums in host memory"));
+    }
   }
 }
 
@@ -441,6 +452,46 @@ TEST_F(CudaRanksModelTest, AnAbortEndsAStepThatWaits) {
   });
   EXPECT_EQ(model->Forward({{sequence.get(), tokens, 1}}).status(), reason);
   abort.join();
+}
+
+// In the middle of a step, by which devices wait for each other.
+TEST_F(CudaRanksModelTest, ALostNodeEndsTheRanksOfAllByNccl) {
+  ASSERT_NE(Load("f32", 1), nullptr);
+  kernels::BackendOptions backend = Backend("cuda", "f32");
+  backend.rank_transport = "nccl";
+  NodeGroup group(dir_, backend, 4, 2, SmallOptions());
+  const auto sequence = *group.leader()->NewSequence(20);
+  const std::vector<int32_t> tokens = {1};
+  EXPECT_TRUE(group.leader()->Forward({{sequence.get(), tokens, 1}}).ok());
+  auto* const nccl = kernels::cuda::LoadNcclOfTests();
+  nccl->holds_values = true;
+  const absl::Status reason = absl::UnavailableError("node 1 is lost");
+  std::thread loses([&] { group.network().Lose(reason); });
+  EXPECT_EQ(group.leader()->Forward({{sequence.get(), tokens, 1}}).status(),
+            reason);
+  EXPECT_EQ(group.FailureOf(1), reason);
+  loses.join();
+  EXPECT_EQ(nccl->aborts, 4);
+  EXPECT_EQ(sequence->length(), 1);
+}
+
+TEST_F(CudaRanksModelTest, ADeviceOfAnotherNodeThatFailsIsNamed) {
+  ASSERT_NE(Load("f32", 1), nullptr);
+  kernels::BackendOptions backend = Backend("cuda", "f32");
+  backend.rank_transport = "nccl";
+  NodeGroup group(dir_, backend, 4, 2, SmallOptions());
+  const auto sequence = *group.leader()->NewSequence(20);
+  const std::vector<int32_t> tokens = {1};
+  EXPECT_TRUE(group.leader()->Forward({{sequence.get(), tokens, 1}}).ok());
+  emulation::settings.fault = cudaErrorIllegalAddress;
+  emulation::settings.fault_device = 3;
+  // It may have done its part before it fails.
+  static_cast<void>(group.leader()->Forward({{sequence.get(), tokens, 1}}));
+  const absl::Status failure = group.FailureOf(1);
+  EXPECT_THAT(std::string(failure.message()),
+              AllOf(StartsWith("rank 3: "), HasSubstr("emulated error")));
+  EXPECT_EQ(group.leader()->Forward({{sequence.get(), tokens, 1}}).status(),
+            failure);
 }
 
 TEST_F(CudaRanksModelTest, TakesNcclWhereItCan) {

@@ -22,10 +22,13 @@ namespace {
 // What is known before anything is loaded.
 NodeFacts FactsToJoin(const WorkerOptions& options, wire::WorkerRole role) {
   const telemetry::BuildInfo build = telemetry::GetBuildInfo();
-  return {{"version", absl::StrCat(build.version, " of commit ", build.commit)},
-          {"role", role == wire::WorkerRole::kDraft ? "draft" : "target"},
-          {"--nodes", absl::StrCat(options.nodes.nodes)},
-          {"--tensor-parallel", absl::StrCat(options.compute.tensor_parallel)}};
+  return {
+      {"version", absl::StrCat(build.version, " of commit ", build.commit)},
+      {"role", role == wire::WorkerRole::kDraft ? "draft" : "target"},
+      {"--nodes", absl::StrCat(options.nodes.nodes)},
+      {"--tensor-parallel", absl::StrCat(options.compute.tensor_parallel)},
+      {"--backend", options.compute.backend.kind},
+      {"--tensor-parallel-transport", options.compute.backend.rank_transport}};
 }
 
 // What of a model makes two nodes compute alike, and keep the same sequences.
@@ -78,9 +81,10 @@ class LeaveThread {
 
 }  // namespace
 
-NodeLeader::NodeLeader(const WorkerOptions& options, wire::WorkerRole role)
+NodeLeader::NodeLeader(const WorkerOptions& options, wire::WorkerRole role,
+                       bool is_encrypted)
     : options_(options),
-      service_(options.nodes.nodes, FactsToJoin(options, role)) {}
+      service_(options.nodes.nodes, FactsToJoin(options, role), is_encrypted) {}
 
 NodeLeader::~NodeLeader() {
   service_.End(absl::AbortedError("the leader has ended"));
@@ -91,7 +95,8 @@ absl::StatusOr<std::unique_ptr<NodeLeader>> NodeLeader::Start(
     const WorkerOptions& options, wire::WorkerRole role,
     const rpc::PeerSecurity& security) {
   if (options.nodes.nodes == 1) return nullptr;
-  std::unique_ptr<NodeLeader> leader(new NodeLeader(options, role));
+  std::unique_ptr<NodeLeader> leader(new NodeLeader(
+      options, role, /*is_encrypted=*/security.server != nullptr));
   rpc::RpcServer::Options server;
   server.listen = options.nodes.leader_address;
   // A stream a node, and a few of those that are refused.

@@ -49,7 +49,8 @@ class NodeLeader {
   void End(const absl::Status& status) { service_.End(status); }
 
  private:
-  NodeLeader(const WorkerOptions& options, wire::WorkerRole role);
+  NodeLeader(const WorkerOptions& options, wire::WorkerRole role,
+             bool is_encrypted);
 
   const WorkerOptions& options_;
   LeaderService service_;

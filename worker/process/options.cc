@@ -316,7 +316,8 @@ void ComputeFlags::Register(FlagSet* flags) {
       },
       "what ranks on GPUs add up by: host, in memory of the host; nccl, from "
       "GPU to GPU, which no GPUs have run yet; auto, nccl where the machine "
-      "has it and each rank a GPU of its own; outputs are the same");
+      "has it and each rank a GPU of its own, but not between nodes with TLS; "
+      "outputs are the same");
 }
 
 absl::Status ComputeFlags::Validate() const {

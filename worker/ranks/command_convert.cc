@@ -194,7 +194,7 @@ void ForEachPiece(const kernels::NodeCall& call, const float* values,
 
 ValuePiece ToPiece(const v1::RankValues& message) {
   // Others are no call's.
-  const int kind = message.kind() > v1::CALL_KIND_GATHER ? 0 : message.kind();
+  const int kind = message.kind() > v1::CALL_KIND_TEXT ? 0 : message.kind();
   return {{message.call(), static_cast<kernels::NodeCall::Kind>(kind),
            message.count()},
           message.offset(),

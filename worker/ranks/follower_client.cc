@@ -191,4 +191,9 @@ void FollowerClient::Abort(const absl::Status& reason) {
   Say(std::move(message));
 }
 
+absl::Status FollowerClient::failure() const {
+  const absl::MutexLock lock(&state_->mu);
+  return state_->end;
+}
+
 }  // namespace nacre::worker

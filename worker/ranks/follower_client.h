@@ -51,11 +51,15 @@ class FollowerClient final : public kernels::NodeLink {
 
   int node() const override { return options_.node; }
   int nodes() const override { return options_.nodes; }
+  bool is_encrypted() const override {
+    return options_.security.credentials != nullptr;
+  }
   absl::Status Send(int to, const kernels::NodeCall& call,
                     const float* values) override;
   absl::Status Receive(int from, const kernels::NodeCall& call,
                        float* values) override;
   void Abort(const absl::Status& reason) override;
+  absl::Status failure() const override;
 
  private:
   using Stream =

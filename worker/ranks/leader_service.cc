@@ -28,8 +28,10 @@ absl::Status InStep(const absl::Status& status, bool in_steps) {
 
 }  // namespace
 
-LeaderService::LeaderService(int nodes, NodeFacts facts)
-    : facts_(std::move(facts)), peers_(static_cast<size_t>(nodes)) {
+LeaderService::LeaderService(int nodes, NodeFacts facts, bool is_encrypted)
+    : facts_(std::move(facts)),
+      is_encrypted_(is_encrypted),
+      peers_(static_cast<size_t>(nodes)) {
   for (size_t node = 1; node < peers_.size(); ++node) {
     peers_[node].inbox = std::make_unique<ValueInbox>(static_cast<int>(node));
   }
@@ -216,6 +218,7 @@ void LeaderService::End(const absl::Status& status) {
     if (!failure_.ok()) {
       end = failure_;
     } else {
+      in_order_ = status.ok();
       failure_ =
           status.ok() ? absl::CancelledError("the leader has stopped") : status;
     }
@@ -247,9 +250,14 @@ bool LeaderService::in_steps() const {
   return in_steps_;
 }
 
+absl::Status LeaderService::Ending() const {
+  const absl::MutexLock lock(&mu_);
+  return InStep(failure_, in_steps_);
+}
+
 absl::Status LeaderService::failure() const {
   const absl::MutexLock lock(&mu_);
-  return failure_;
+  return in_order_ ? absl::OkStatus() : InStep(failure_, in_steps_);
 }
 
 std::shared_ptr<LeaderService::Stream> LeaderService::StreamTo(
@@ -260,7 +268,7 @@ std::shared_ptr<LeaderService::Stream> LeaderService::StreamTo(
 
 absl::Status LeaderService::Send(int to, const kernels::NodeCall& call,
                                  const float* values) {
-  NACRE_RETURN_IF_ERROR(InStep(failure(), in_steps()));
+  NACRE_RETURN_IF_ERROR(Ending());
   const std::shared_ptr<Stream> stream = StreamTo(static_cast<size_t>(to));
   ForEachPiece(call, values, [&](v1::RankValues piece) {
     v1::LeaderMessage message;
@@ -283,7 +291,7 @@ void LeaderService::Abort(const absl::Status& reason) {
 
 absl::Status LeaderService::SendCommands(
     const std::vector<model::RankCommand>& commands) {
-  NACRE_RETURN_IF_ERROR(InStep(failure(), in_steps()));
+  NACRE_RETURN_IF_ERROR(Ending());
   v1::LeaderMessage message;
   FillCommands(commands, message.mutable_commands());
   for (size_t node = 1; node < peers_.size(); ++node) {

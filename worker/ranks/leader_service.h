@@ -32,8 +32,9 @@ class LeaderService final : public v1::Ranks::CallbackService,
                             public kernels::NodeLink,
                             public model::RankCommandSink {
  public:
-  // `facts`: what is known before anything is loaded.
-  LeaderService(int nodes, NodeFacts facts);
+  // `facts`: what is known before anything is loaded. `is_encrypted`: it is
+  // served with TLS.
+  LeaderService(int nodes, NodeFacts facts, bool is_encrypted = false);
   // After the server has ended its calls.
   ~LeaderService() override;
 
@@ -60,11 +61,13 @@ class LeaderService final : public v1::Ranks::CallbackService,
 
   int node() const override { return 0; }
   int nodes() const override { return static_cast<int>(peers_.size()); }
+  bool is_encrypted() const override { return is_encrypted_; }
   absl::Status Send(int to, const kernels::NodeCall& call,
                     const float* values) override ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Receive(int from, const kernels::NodeCall& call,
                        float* values) override ABSL_LOCKS_EXCLUDED(mu_);
   void Abort(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status failure() const override ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status SendCommands(const std::vector<model::RankCommand>& commands)
       override ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -101,11 +104,13 @@ class LeaderService final : public v1::Ranks::CallbackService,
       ABSL_LOCKS_EXCLUDED(mu_);
   // Why all nodes end; the first counts.
   absl::Status Fail(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status failure() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Why nothing is sent any more; OK: it is.
+  absl::Status Ending() const ABSL_LOCKS_EXCLUDED(mu_);
   bool in_steps() const ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Stream> StreamTo(size_t node) const ABSL_LOCKS_EXCLUDED(mu_);
 
   const NodeFacts facts_;
+  const bool is_encrypted_;
   absl::Duration patience_ = absl::InfiniteDuration();
   mutable absl::Mutex mu_;
   std::vector<Peer> peers_;  // its size and the inboxes never change
@@ -113,6 +118,7 @@ class LeaderService final : public v1::Ranks::CallbackService,
   bool left_ ABSL_GUARDED_BY(mu_) = false;
   bool in_steps_ ABSL_GUARDED_BY(mu_) = false;  // all have loaded
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  bool in_order_ ABSL_GUARDED_BY(mu_) = false;  // failure_ is none
   std::function<void(const absl::Status&)> on_failure_ ABSL_GUARDED_BY(mu_);
   std::function<void()> on_leave_ ABSL_GUARDED_BY(mu_);
 };

@@ -41,8 +41,10 @@ class NodeGroup : public RankCommandSink {
       kernels::BackendOptions own = backend;
       const int of_node = ranks / nodes;
       own.device += node * of_node;
-      if (!own.devices.empty())
-        own.devices.resize(static_cast<size_t>(of_node));
+      if (!own.devices.empty()) {
+        const auto first = backend.devices.begin() + node * of_node;
+        own.devices.assign(first, first + of_node);
+      }
       auto model = TensorParallelModel::Load(dir, own, ranks, options,
                                              network_.link(node));
       EXPECT_TRUE(model.ok()) << model.status();
