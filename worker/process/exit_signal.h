@@ -30,6 +30,16 @@ class ExitSignal {
     absl::MutexLock lock(&mu_);
     mu_.Await(absl::Condition(this, &ExitSignal::Requested));
   }
+  // Likewise, and true; false: EndLoading has been called before.
+  bool WaitWhileLoading() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(this, &ExitSignal::EndedOrRequested));
+    return !loaded_;
+  }
+  void EndLoading() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    loaded_ = true;
+  }
   // Returns on Fail, or after `timeout`.
   void WaitForFailure(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -53,9 +63,13 @@ class ExitSignal {
   bool Requested() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return draining_ || Failed();
   }
+  bool EndedOrRequested() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return loaded_ || Requested();
+  }
 
   mutable absl::Mutex mu_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  bool loaded_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 

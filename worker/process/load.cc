@@ -330,6 +330,25 @@ absl::Status ExplainHeads(const WorkerOptions& options,
 
 }  // namespace
 
+absl::Status CheckBeforeLoad(const WorkerOptions& options,
+                             wire::WorkerRole role) {
+  if (role == wire::WorkerRole::kTarget &&
+      !options.vocabulary.target_tokenizer.empty()) {
+    return absl::InvalidArgumentError(
+        "--target-tokenizer is for draft workers: a target's vocabulary is its "
+        "own");
+  }
+  // Whose flags these are not, a draft worker says.
+  if (role == wire::WorkerRole::kTarget) {
+    NACRE_RETURN_IF_ERROR(CheckReadsWhole(options));
+  }
+  NACRE_RETURN_IF_ERROR(CheckPrefixStore(options.compute.prefix_store));
+  if (IsEagle(options)) return CheckEagle(options, role);
+  return options.nodes.nodes == 1
+             ? absl::OkStatus()
+             : ExplainHeads(options, CheckIsSplit(options));
+}
+
 // They have their backends themselves.
 absl::StatusOr<std::unique_ptr<model::TensorParallelModel>> LoadRanks(
     const WorkerOptions& options, wire::WorkerRole role,
@@ -357,19 +376,8 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role,
                                           const MemoryFiles& memory,
                                           NodeLeader* leader) {
-  if (role == wire::WorkerRole::kTarget &&
-      !options.vocabulary.target_tokenizer.empty()) {
-    return absl::InvalidArgumentError(
-        "--target-tokenizer is for draft workers: a target's vocabulary is its "
-        "own");
-  }
-  // Whose flags these are not, a draft worker says.
-  if (role == wire::WorkerRole::kTarget) {
-    NACRE_RETURN_IF_ERROR(CheckReadsWhole(options));
-  }
-  NACRE_RETURN_IF_ERROR(CheckPrefixStore(options.compute.prefix_store));
+  NACRE_RETURN_IF_ERROR(CheckBeforeLoad(options, role));
   const bool is_eagle = IsEagle(options);
-  if (is_eagle) NACRE_RETURN_IF_ERROR(CheckEagle(options, role));
   LoadedModel loaded;
   NACRE_RETURN_IF_ERROR(ExplainHeads(
       options, options.compute.tensor_parallel > 0

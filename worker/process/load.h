@@ -32,6 +32,12 @@ struct LoadedModel {
   double vocabulary_share = 1;  // VocabularyMap::share where it is mapped
 };
 
+// What is wrong with flags and the model's config, before anything is loaded:
+// what nodes of a model need not wait for each other to find. Errors: of
+// LoadForWorker.
+absl::Status CheckBeforeLoad(const WorkerOptions& options,
+                             wire::WorkerRole role);
+
 // Shows progress on a terminal, logs elsewhere. The KV cache of a host has the
 // size that ComputeFlags::max_memory_bytes says. That of a device has what the
 // flag leaves beside weights and scratch. Without the flag it has a share of

@@ -19,6 +19,9 @@
 namespace nacre::worker {
 namespace {
 
+// For the other nodes to hear that this one ends.
+constexpr absl::Duration kNodeFarewell = absl::Seconds(2);
+
 // What is known before anything is loaded.
 NodeFacts FactsToJoin(const WorkerOptions& options, wire::WorkerRole role) {
   const telemetry::BuildInfo build = telemetry::GetBuildInfo();
@@ -79,6 +82,38 @@ class LeaveThread {
   std::thread thread_;
 };
 
+// How a follower ends that has computed, or loaded, until `status`: OK if the
+// leader has stopped. Else the leader hears why, unless it knows.
+absl::Status Ended(FollowerClient* client, const absl::Status& status) {
+  if (status.ok() || client->has_stopped()) {
+    spdlog::info("stopped, as the leader has");
+    return absl::OkStatus();
+  }
+  client->Abort(status);
+  return status;
+}
+
+// A follower's ranks. Null: the leader has stopped in order meanwhile.
+absl::StatusOr<std::unique_ptr<model::TensorParallelModel>> LoadWatched(
+    const WorkerOptions& options, wire::WorkerRole role, FollowerClient* client,
+    const NodeProcess& process) {
+  absl::StatusOr<std::unique_ptr<model::TensorParallelModel>> ranks;
+  {
+    const LoadWatch watch(process, [client](const absl::Status& status) {
+      if (status.ok()) client->Leave();
+      client->AwaitEnd(kNodeFarewell);
+    });
+    client->SetOnEnd([exit = process.exit](const absl::Status& status) {
+      status.ok() ? exit->Drain() : exit->Fail(status);
+    });
+    ranks = LoadRanks(options, role, {}, client);
+    client->SetOnEnd(nullptr);
+  }
+  if (ranks.ok()) return ranks;
+  NACRE_RETURN_IF_ERROR(Ended(client, ranks.status()));
+  return nullptr;
+}
+
 }  // namespace
 
 NodeLeader::NodeLeader(const WorkerOptions& options, wire::WorkerRole role,
@@ -87,14 +122,16 @@ NodeLeader::NodeLeader(const WorkerOptions& options, wire::WorkerRole role,
       service_(options.nodes.nodes, FactsToJoin(options, role), is_encrypted) {}
 
 NodeLeader::~NodeLeader() {
+  watch_.reset();
   service_.End(absl::AbortedError("the leader has ended"));
   if (server_ != nullptr) server_->Shutdown(absl::Seconds(1));
 }
 
 absl::StatusOr<std::unique_ptr<NodeLeader>> NodeLeader::Start(
     const WorkerOptions& options, wire::WorkerRole role,
-    const rpc::PeerSecurity& security) {
+    const rpc::PeerSecurity& security, const NodeProcess& process) {
   if (options.nodes.nodes == 1) return nullptr;
+  NACRE_RETURN_IF_ERROR(CheckBeforeLoad(options, role));
   std::unique_ptr<NodeLeader> leader(new NodeLeader(
       options, role, /*is_encrypted=*/security.server != nullptr));
   rpc::RpcServer::Options server;
@@ -107,9 +144,22 @@ absl::StatusOr<std::unique_ptr<NodeLeader>> NodeLeader::Start(
                          rpc::RpcServer::Start(server, {&leader->service_}));
   spdlog::info("node 0 of {}: the others join at {}", options.nodes.nodes,
                leader->server_->address());
-  NACRE_RETURN_IF_ERROR(
-      leader->service_.AwaitJoined(options.nodes.join_timeout));
-  leader->service_.SetPatience(options.nodes.join_timeout);
+  LeaderService* const service = &leader->service_;
+  service->SetOnFailure([exit = process.exit](const absl::Status& status) {
+    exit->Fail(status);
+  });
+  service->SetOnLeave([exit = process.exit] { exit->Drain(); });
+  leader->watch_ = std::make_unique<LoadWatch>(
+      process, [service](const absl::Status& status) {
+        service->End(status);
+        service->AwaitEnded(kNodeFarewell);
+      });
+  const absl::Status joined = service->AwaitJoined(options.nodes.join_timeout);
+  if (!joined.ok()) {
+    leader->Fail(joined);
+    return joined;
+  }
+  service->SetPatience(options.nodes.join_timeout);
   return leader;
 }
 
@@ -117,20 +167,24 @@ absl::StatusOr<std::unique_ptr<model::LanguageModel>> NodeLeader::Lead(
     std::unique_ptr<model::LanguageModel> ranks) {
   NACRE_RETURN_IF_ERROR(service_.AwaitLoaded(FactsOf(options_, *ranks),
                                              options_.nodes.join_timeout));
-  service_.SetPatience(options_.pace.hang_timeout);
   return std::make_unique<model::LeaderModel>(std::move(ranks), &service_);
 }
 
-void NodeLeader::SetExit(ExitSignal* exit) {
-  service_.SetOnFailure(
-      [exit](const absl::Status& status) { exit->Fail(status); });
-  service_.SetOnLeave([exit] { exit->Drain(); });
+void NodeLeader::StartServing() {
+  watch_.reset();
+  service_.StartServing(options_.pace.hang_timeout);
+}
+
+void NodeLeader::Fail(const absl::Status& status) {
+  service_.End(
+      absl::Status(status.code(), absl::StrCat("node 0: ", status.message())));
 }
 
 absl::Status RunFollower(const WorkerOptions& options, wire::WorkerRole role,
                          const rpc::ChannelSecurity& security,
                          const std::function<void()>& on_joined,
-                         ExitSignal* exit) {
+                         const NodeProcess& process) {
+  NACRE_RETURN_IF_ERROR(CheckBeforeLoad(options, role));
   FollowerClient::Options join;
   join.leader = options.nodes.leader_address;
   join.security = security;
@@ -143,23 +197,13 @@ absl::Status RunFollower(const WorkerOptions& options, wire::WorkerRole role,
       FollowerClient::Join(join, options.nodes.join_timeout));
   on_joined();
   client->SetPatience(options.nodes.join_timeout);  // nodes meet as they load
-  auto ranks = LoadRanks(options, role, {}, client.get());
-  if (!ranks.ok()) {
-    client->Abort(ranks.status());
-    return ranks.status();
-  }
-  // Longer than the leader's: it waits for the others, and names who hangs.
-  client->SetPatience(2 * options.pace.hang_timeout);
-  client->SayLoaded(FactsOf(options, **ranks));
-  spdlog::info("following {}: {}", join.leader, (*ranks)->info().description);
-  const LeaveThread leave(client.get(), exit);
-  absl::Status status = Follow(client.get(), ranks->get());
-  if (status.ok()) {
-    spdlog::info("stopped, as the leader has");
-  } else {
-    client->Abort(status);  // the leader hears why, unless it knows
-  }
-  return status;
+  NACRE_ASSIGN_OR_RETURN(const auto ranks,
+                         LoadWatched(options, role, client.get(), process));
+  if (ranks == nullptr) return absl::OkStatus();
+  client->SayLoaded(FactsOf(options, *ranks));
+  spdlog::info("following {}: {}", join.leader, ranks->info().description);
+  const LeaveThread leave(client.get(), process.exit);
+  return Ended(client.get(), Follow(client.get(), ranks.get()));
 }
 
 }  // namespace nacre::worker

@@ -18,7 +18,7 @@
 #include "kernels/node_link.h"
 #include "model/language_model.h"
 #include "wire/hello.h"
-#include "worker/process/exit_signal.h"
+#include "worker/process/load_watch.h"
 #include "worker/process/options.h"
 #include "worker/ranks/leader_service.h"
 
@@ -28,12 +28,13 @@ namespace nacre::worker {
 class NodeLeader {
  public:
   // Serves on --leader-address and waits until all followers have joined.
-  // Errors: as of RpcServer::Start and LeaderService::AwaitJoined. Null: there
-  // is one node.
+  // Errors: of CheckBeforeLoad, RpcServer::Start and
+  // LeaderService::AwaitJoined. Null: there is one node. A failure of a node,
+  // and its wish to leave, are `process`' from then on.
   static absl::StatusOr<std::unique_ptr<NodeLeader>> Start(
       const WorkerOptions& options, wire::WorkerRole role,
-      const rpc::PeerSecurity& security);
-  // The followers end; as failed, unless End was called.
+      const rpc::PeerSecurity& security, const NodeProcess& process);
+  // The followers end; as failed, unless End or Fail was called.
   ~NodeLeader();
 
   kernels::NodeLink* link() { return &service_; }
@@ -42,11 +43,13 @@ class NodeLeader {
   absl::StatusOr<std::unique_ptr<model::LanguageModel>> Lead(
       std::unique_ptr<model::LanguageModel> ranks);
 
-  // A failure of a node, and its wish to leave, are the process' from now on.
-  // `exit` outlives this.
-  void SetExit(ExitSignal* exit);
+  // All is loaded and the first steps are done: who hangs from now on is lost,
+  // and who is told to terminate drains.
+  void StartServing();
   // Nothing is computed any more, for this reason.
   void End(const absl::Status& status) { service_.End(status); }
+  // Likewise, for a failure of this node.
+  void Fail(const absl::Status& status);
 
  private:
   NodeLeader(const WorkerOptions& options, wire::WorkerRole role,
@@ -55,16 +58,18 @@ class NodeLeader {
   const WorkerOptions& options_;
   LeaderService service_;
   std::unique_ptr<rpc::RpcServer> server_;
+  std::unique_ptr<LoadWatch> watch_;  // null: it serves
 };
 
 // The life of a follower, to its end: OK when the leader has stopped in order.
-// `exit` says that it was told to terminate, once `on_joined` has been called.
-// Not before the leader ends, which it asks to drain: it has work for this
-// node until then.
+// `process` says that it was told to terminate, once `on_joined` has been
+// called. Once it has loaded, it does not end before the leader, which it asks
+// to drain: that has work for this node until then. Errors: also those of
+// CheckBeforeLoad.
 absl::Status RunFollower(const WorkerOptions& options, wire::WorkerRole role,
                          const rpc::ChannelSecurity& security,
                          const std::function<void()>& on_joined,
-                         ExitSignal* exit);
+                         const NodeProcess& process);
 
 }  // namespace nacre::worker
 

@@ -258,33 +258,24 @@ void EndStreams(const WorkerParts& parts) {
   }
 }
 
-absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
-  NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, options.log.Parse());
-  const Logging logging(program.name, log_options);
-  const rpc::GrpcLog grpc_log;
-  // Shared with a detached thread: never destroyed.
-  static ExitSignal& exit = *new ExitSignal;
-  SignalThread signals(&exit);
-  NACRE_ASSIGN_OR_RETURN(const rpc::PeerSecurity security,
-                         rpc::LoadPeerSecurity(options.tls));
-  if (options.nodes.follows()) {
-    return RunFollower(
-        options, program.role, security.channel,
-        [&signals] { signals.StartDraining(); }, &exit);
-  }
-  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<NodeLeader> leader,
-                         NodeLeader::Start(options, program.role, security));
-  NACRE_ASSIGN_OR_RETURN(
-      const LoadedModel loaded,
-      LoadForWorker(options, program.role, {}, leader.get()));
-  if (leader != nullptr) leader->SetExit(&exit);
+void PrintFailure(const std::string& program, const absl::Status& status) {
+  std::fprintf(stderr, "%s: %s\n", program.c_str(),
+               std::string(status.message()).c_str());
+}
+
+// Serves what is loaded, to the end. `leader`: of a model on several nodes.
+absl::Status ServeLoaded(const WorkerOptions& options,
+                         const WorkerProgram& program,
+                         const rpc::PeerSecurity& security,
+                         const LoadedModel& loaded, NodeLeader* leader,
+                         SignalThread* signals, ExitSignal* exit) {
   NACRE_ASSIGN_OR_RETURN(
       const WorkerParts parts,
       program.build(loaded.model.get(), options, security.channel));
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::RpcServer> server,
                          StartServer(options, security, parts));
   EngineThread engine_thread(
-      ThreadOptions(options, loaded, parts, program.role, &exit));
+      ThreadOptions(options, loaded, parts, program.role, exit));
   const absl::StatusOr<std::vector<StepTime>> step_times =
       engine_thread.WaitForWarmUp();
   if (!step_times.ok()) {
@@ -302,21 +293,59 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<telemetry::MetricsServer> metrics_server,
       ServeMetrics(options, hello, parts, &health, coordinator_metrics));
-  signals.StartDraining();
+  signals->StartDraining();
+  if (leader != nullptr) leader->StartServing();
   spdlog::info("serving on {} ({})", server->address(),
                security.server == nullptr ? "plaintext" : "TLS");
   NACRE_ASSIGN_OR_RETURN(
       Coordinators::Options coordinators,
-      CoordinatorsOptions(options, loaded, hello, parts, &health, &exit));
+      CoordinatorsOptions(options, loaded, hello, parts, &health, exit));
   coordinators.registration.security = security.channel;
   StayRegistered(std::move(coordinators), options.drain_timeout, parts,
-                 coordinator_metrics.get(), &health, &exit);
+                 coordinator_metrics.get(), &health, exit);
   EndStreams(parts);
   server->Shutdown(absl::Seconds(1));
-  absl::Status end = exit.failure();
+  absl::Status end = exit->failure();
   if (leader != nullptr) leader->End(end);
   if (end.ok()) spdlog::info("stopped");
   return end;
+}
+
+absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
+  NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, options.log.Parse());
+  const Logging logging(program.name, log_options);
+  const rpc::GrpcLog grpc_log;
+  // Shared with a detached thread: never destroyed.
+  static ExitSignal& exit = *new ExitSignal;
+  SignalThread signals(&exit);
+  NACRE_ASSIGN_OR_RETURN(const rpc::PeerSecurity security,
+                         rpc::LoadPeerSecurity(options.tls));
+  const NodeProcess process = {
+      &exit, [&program](const absl::Status& status) {
+        if (!status.ok()) {
+          PrintFailure(program.name, status);
+        }
+        std::_Exit(status.ok() ? EXIT_SUCCESS : EXIT_FAILURE);
+      }};
+  if (options.nodes.follows()) {
+    return RunFollower(
+        options, program.role, security.channel,
+        [&signals] { signals.StartDraining(); }, process);
+  }
+  // What others have to hear of first.
+  if (options.nodes.nodes > 1) signals.StartDraining();
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<NodeLeader> leader,
+      NodeLeader::Start(options, program.role, security, process));
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, program.role, {}, leader.get());
+  const absl::Status status =
+      loaded.ok() ? ServeLoaded(options, program, security, *loaded,
+                                leader.get(), &signals, &exit)
+                  : loaded.status();
+  // Before the model goes, of which the others would hear otherwise.
+  if (!status.ok() && leader != nullptr) leader->Fail(status);
+  return status;
 }
 
 }  // namespace
@@ -337,10 +366,10 @@ int RunWorker(int argc, char** argv, const WorkerProgram& program) {
     return EXIT_SUCCESS;
   }
   if (status.ok()) status = Validate(options);
+  if (status.ok() && program.check != nullptr) status = program.check(options);
   if (status.ok()) status = Serve(options, program);
   if (!status.ok()) {
-    std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
-                 std::string(status.message()).c_str());
+    PrintFailure(program.name, status);
     return EXIT_FAILURE;
   }
   return EXIT_SUCCESS;

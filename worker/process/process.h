@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/rpc/security.h"
 #include "model/language_model.h"
@@ -40,6 +41,8 @@ struct WorkerProgram {
   std::string name;     // "nacre-target-worker"
   std::string summary;  // for --help
   wire::WorkerRole role = wire::WorkerRole::kTarget;
+  // What flags this role refuses, before anything is loaded.
+  std::function<absl::Status(const WorkerOptions&)> check;
   // `model` outlives the parts; `peers`: how to dial other workers. An error
   // ends the process.
   std::function<absl::StatusOr<WorkerParts>(model::LanguageModel* model,

@@ -44,6 +44,8 @@ struct FollowerClient::State {
   bool aborted ABSL_GUARDED_BY(mu) = false;
   absl::Status end ABSL_GUARDED_BY(mu);  // of the stream, or why it aborted
   std::deque<v1::RankCommands> commands ABSL_GUARDED_BY(mu);
+  absl::Duration patience ABSL_GUARDED_BY(mu) = absl::InfiniteDuration();
+  std::function<void(const absl::Status&)> on_end ABSL_GUARDED_BY(mu);
 
   bool HasAnswer() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return joined || ended;
@@ -61,14 +63,25 @@ struct FollowerClient::State {
     const absl::MutexLock lock(&mu);
     if (message.has_joined()) joined = true;
     if (message.has_commands()) commands.push_back(message.commands());
+    if (message.has_serving()) {
+      patience = 2 * absl::Milliseconds(message.serving().hang_timeout_ms());
+    }
   }
   void OnDone(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu) {
     const absl::Status reason = Explained(leader, status);
+    std::function<void(const absl::Status&)> heard;
+    absl::Status why;
+    {
+      const absl::MutexLock lock(&mu);
+      ended = true;
+      if (!aborted) end = reason;
+      why = end;
+      heard = on_end;
+    }
+    // After that: who waits for values asks whether it was in order.
     inbox.End(reason.ok() ? absl::CancelledError("the leader has stopped")
                           : reason);
-    const absl::MutexLock lock(&mu);
-    ended = true;
-    if (!aborted) end = reason;
+    if (heard != nullptr) heard(why);
   }
 };
 
@@ -156,6 +169,33 @@ absl::StatusOr<std::vector<model::RankCommand>> FollowerClient::NextCommands() {
   return ToCommands(commands);
 }
 
+void FollowerClient::SetPatience(absl::Duration patience) {
+  const absl::MutexLock lock(&state_->mu);
+  state_->patience = patience;
+}
+
+void FollowerClient::SetOnEnd(
+    const std::function<void(const absl::Status&)>& on_end) {
+  absl::Status end;
+  {
+    const absl::MutexLock lock(&state_->mu);
+    state_->on_end = on_end;
+    if (!state_->ended) return;
+    end = state_->end;
+  }
+  if (on_end != nullptr) on_end(end);
+}
+
+bool FollowerClient::has_stopped() const {
+  const absl::MutexLock lock(&state_->mu);
+  return state_->ended && state_->end.ok();
+}
+
+void FollowerClient::AwaitEnd(absl::Duration patience) {
+  const absl::MutexLock lock(&state_->mu);
+  state_->mu.AwaitWithTimeout(absl::Condition(&state_->ended), patience);
+}
+
 void FollowerClient::Leave() {
   v1::FollowerMessage message;
   message.mutable_leave();
@@ -174,7 +214,12 @@ absl::Status FollowerClient::Send(int, const kernels::NodeCall& call,
 
 absl::Status FollowerClient::Receive(int, const kernels::NodeCall& call,
                                      float* values) {
-  return state_->inbox.Receive(call, patience_, values);
+  absl::Duration patience;
+  {
+    const absl::MutexLock lock(&state_->mu);
+    patience = state_->patience;
+  }
+  return state_->inbox.Receive(call, patience, values);
 }
 
 void FollowerClient::Abort(const absl::Status& reason) {

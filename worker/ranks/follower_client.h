@@ -6,6 +6,7 @@
 #ifndef WORKER_RANKS_FOLLOWER_CLIENT_H_
 #define WORKER_RANKS_FOLLOWER_CLIENT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -41,13 +42,22 @@ class FollowerClient final : public kernels::NodeLink {
   ~FollowerClient() override;
 
   void SayLoaded(const NodeFacts& facts);
-  // As LeaderService::SetPatience.
-  void SetPatience(absl::Duration patience) { patience_ = patience; }
+  // As LeaderService::SetPatience, until the leader serves. Then it is twice
+  // the leader's: the leader waits for the others, and names who hangs.
+  void SetPatience(absl::Duration patience);
+  // Heard on gRPC's threads when the stream has ended, with what NextCommands
+  // says; at once, if it has already. Null: no more.
+  void SetOnEnd(const std::function<void(const absl::Status&)>& on_end);
+  // Whether the leader has stopped in order.
+  bool has_stopped() const;
   // Waits for what the leader says next. Empty: it has stopped in order. Errors
   // end the node.
   absl::StatusOr<std::vector<model::RankCommand>> NextCommands();
-  // This node was told to terminate: the leader drains and stops all nodes.
+  // This node was told to terminate: the leader drains and stops all nodes, at
+  // once where they still load.
   void Leave();
+  // Until the stream has ended.
+  void AwaitEnd(absl::Duration patience);
 
   int node() const override { return options_.node; }
   int nodes() const override { return options_.nodes; }
@@ -74,7 +84,6 @@ class FollowerClient final : public kernels::NodeLink {
   void Say(v1::FollowerMessage message) { stream_->Send(std::move(message)); }
 
   const Options options_;
-  absl::Duration patience_ = absl::InfiniteDuration();
   std::unique_ptr<v1::Ranks::Stub> stub_;
   std::shared_ptr<State> state_;
   std::shared_ptr<Stream> stream_;

@@ -120,6 +120,7 @@ void LeaderService::OnDone(const Call& call) {
   if (call.node == 0) return;
   {
     const absl::MutexLock lock(&mu_);
+    peers_[static_cast<size_t>(call.node)].gone = true;
     if (ended_) return;
   }
   static_cast<void>(Fail(absl::UnavailableError(
@@ -188,6 +189,21 @@ absl::Status LeaderService::AwaitLoaded(const NodeFacts& facts,
   return failure_;
 }
 
+void LeaderService::SetPatience(absl::Duration patience) {
+  const absl::MutexLock lock(&mu_);
+  patience_ = patience;
+}
+
+void LeaderService::StartServing(absl::Duration hang_timeout) {
+  SetPatience(hang_timeout);
+  v1::LeaderMessage message;
+  message.mutable_serving()->set_hang_timeout_ms(
+      static_cast<uint64_t>(absl::ToInt64Milliseconds(hang_timeout)));
+  for (size_t node = 1; node < peers_.size(); ++node) {
+    StreamTo(node)->Send(message);
+  }
+}
+
 void LeaderService::SetOnFailure(
     const std::function<void(const absl::Status&)>& on_failure) {
   absl::Status failure;
@@ -230,6 +246,16 @@ void LeaderService::End(const absl::Status& status) {
   for (const auto& call : calls) {
     call->stream->Finish(rpc::ToGrpcStatus(end));
   }
+}
+
+void LeaderService::AwaitEnded(absl::Duration patience) {
+  const auto are_gone = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+      return peer.call == nullptr || peer.gone;
+    });
+  };
+  const absl::MutexLock lock(&mu_);
+  mu_.AwaitWithTimeout(absl::Condition(&are_gone), patience);
 }
 
 absl::Status LeaderService::Fail(const absl::Status& reason) {
@@ -280,8 +306,13 @@ absl::Status LeaderService::Send(int to, const kernels::NodeCall& call,
 
 absl::Status LeaderService::Receive(int from, const kernels::NodeCall& call,
                                     float* values) {
+  absl::Duration patience;
+  {
+    const absl::MutexLock lock(&mu_);
+    patience = patience_;
+  }
   const absl::Status status =
-      peers_[static_cast<size_t>(from)].inbox->Receive(call, patience_, values);
+      peers_[static_cast<size_t>(from)].inbox->Receive(call, patience, values);
   return status.ok() ? status : InStep(Fail(status), in_steps());
 }
 

@@ -48,7 +48,10 @@ class LeaderService final : public v1::Ranks::CallbackService,
 
   // From now on a Receive for which nothing comes for so long has lost its
   // node. Before, it may be loading.
-  void SetPatience(absl::Duration patience) { patience_ = patience; }
+  void SetPatience(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
+  // The first steps are done. From now on who says nothing for so long in one
+  // hangs, at all nodes.
+  void StartServing(absl::Duration hang_timeout) ABSL_LOCKS_EXCLUDED(mu_);
   // Heard on gRPC's threads; at once, if it has happened already.
   void SetOnFailure(const std::function<void(const absl::Status&)>& on_failure)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -58,6 +61,8 @@ class LeaderService final : public v1::Ranks::CallbackService,
 
   // Ends the followers: in order, or with a reason.
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  // Until they have heard of it.
+  void AwaitEnded(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
 
   int node() const override { return 0; }
   int nodes() const override { return static_cast<int>(peers_.size()); }
@@ -88,6 +93,7 @@ class LeaderService final : public v1::Ranks::CallbackService,
   struct Peer {
     std::unique_ptr<ValueInbox> inbox;
     std::shared_ptr<Call> call;  // null: it has not joined
+    bool gone = false;           // its stream has ended
     absl::optional<NodeFacts> loaded;
   };
 
@@ -111,8 +117,8 @@ class LeaderService final : public v1::Ranks::CallbackService,
 
   const NodeFacts facts_;
   const bool is_encrypted_;
-  absl::Duration patience_ = absl::InfiniteDuration();
   mutable absl::Mutex mu_;
+  absl::Duration patience_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();
   std::vector<Peer> peers_;  // its size and the inboxes never change
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool left_ ABSL_GUARDED_BY(mu_) = false;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "common/rpc/security.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,14 +42,16 @@ class Follower {
                     wire::WorkerRole role = wire::WorkerRole::kTarget,
                     const rpc::ChannelSecurity& security = {})
       : options_(std::move(options)), thread_([this, role, security] {
-          status_ = RunFollower(
-              options_, role, security, [] {}, &exit_);
+          status_ = RunFollower(options_, role, security,
+                                [this] { joined_.Notify(); },
+                                {&exit_, [](const absl::Status&) {}});
         }) {}
   ~Follower() {
     if (thread_.joinable()) thread_.join();
   }
 
   ExitSignal& exit() { return exit_; }
+  void AwaitJoined() { joined_.WaitForNotification(); }
   absl::Status Wait() {
     thread_.join();
     return status_;
@@ -57,6 +60,7 @@ class Follower {
  private:
   const WorkerOptions options_;
   ExitSignal exit_;
+  absl::Notification joined_;
   absl::Status status_;
   std::thread thread_;
 };
@@ -65,8 +69,8 @@ class Follower {
 struct Leader {
   explicit Leader(WorkerOptions given, const rpc::PeerSecurity& security = {})
       : options(std::move(given)) {
-    auto started =
-        NodeLeader::Start(options, wire::WorkerRole::kTarget, security);
+    auto started = NodeLeader::Start(options, wire::WorkerRole::kTarget,
+                                     security, {&exit, nullptr});
     status = started.status();
     if (!status.ok()) return;
     leader = *std::move(started);
@@ -75,7 +79,6 @@ struct Leader {
     status = loading.status();
     if (!status.ok()) return;
     loaded = *std::move(loading);
-    leader->SetExit(&exit);
   }
 
   const WorkerOptions options;
@@ -133,6 +136,100 @@ TEST(NodesTest, ALeaderThatFailsTellsTheFollowerWhy) {
   ASSERT_EQ(leader.status, absl::OkStatus());
   leader.leader->End(absl::InternalError("the engine has failed"));
   EXPECT_EQ(follower.Wait(), absl::InternalError("the engine has failed"));
+}
+
+// A leader that has not begun to load, and a follower that does.
+class LoadingTest : public ::testing::Test {
+ protected:
+  LoadingTest() {
+    const std::string address = nacre::testing::FreeAddress();
+    follower_ = std::make_unique<Follower>(NodeOptions(1, address));
+    options_ = NodeOptions(0, address);
+    auto leader =
+        NodeLeader::Start(options_, wire::WorkerRole::kTarget, {},
+                          {&exit_, [this](const absl::Status& status) {
+                             quit_ = status;
+                             has_quit_.Notify();
+                           }});
+    EXPECT_TRUE(leader.ok()) << leader.status();
+    leader_ = *std::move(leader);
+    follower_->AwaitJoined();
+  }
+
+  absl::Status LeaderQuit() {
+    has_quit_.WaitForNotification();
+    return quit_;
+  }
+
+  WorkerOptions options_;
+  ExitSignal exit_;
+  absl::Notification has_quit_;
+  absl::Status quit_ = absl::UnknownError("it has not quit");
+  std::unique_ptr<Follower> follower_;
+  std::unique_ptr<NodeLeader> leader_;
+};
+
+TEST_F(LoadingTest, ALeaderThatFailsTellsTheFollowerWhy) {
+  leader_->Fail(absl::ResourceExhaustedError("no room"));
+  const absl::Status expected = absl::ResourceExhaustedError("node 0: no room");
+  EXPECT_EQ(follower_->Wait(), expected);
+}
+
+TEST_F(LoadingTest, AFollowerThatIsToldToTerminateEndsAllAtOnce) {
+  follower_->exit().Drain();
+  EXPECT_EQ(LeaderQuit(), absl::OkStatus());
+  EXPECT_EQ(follower_->Wait(), absl::OkStatus());
+}
+
+TEST_F(LoadingTest, SoDoesALeader) {
+  exit_.Drain();
+  EXPECT_EQ(LeaderQuit(), absl::OkStatus());
+  EXPECT_EQ(follower_->Wait(), absl::OkStatus());
+}
+
+// The first steps, which have to fetch all that they touch, may take longer
+// than any other.
+TEST(NodesTest, NobodyHangsBeforeTheLeaderServes) {
+  const std::string address = nacre::testing::FreeAddress();
+  WorkerOptions impatient = NodeOptions(0, address);
+  impatient.pace.hang_timeout = absl::Nanoseconds(1);
+  Follower follower(NodeOptions(1, address));
+  Leader leader(impatient);
+  ASSERT_EQ(leader.status, absl::OkStatus());
+  EXPECT_FALSE(LogitsOf(leader.loaded.model.get()).empty());
+  leader.leader->StartServing();
+  const auto sequence = *leader.loaded.model->NewSequence(16);
+  const std::vector<int32_t> tokens = {5};
+  EXPECT_EQ(
+      leader.loaded.model->Forward({{sequence.get(), tokens, 1}}).status(),
+      absl::DeadlineExceededError("node 1 has sent nothing for 1ns"));
+  EXPECT_FALSE(follower.Wait().ok());
+}
+
+// What needs no other node is found before any is waited for.
+TEST(NodesTest, FlagsThatContradictEachOtherAreFoundBeforeNodesJoin) {
+  // Nobody is there.
+  for (const int rank : {0, 1}) {
+    WorkerOptions options = NodeOptions(rank, nacre::testing::FreeAddress());
+    options.nodes.join_timeout = absl::Hours(1);
+    options.features.draft = "a folder";
+    ExitSignal exit;
+    const absl::Status status =
+        rank == 0 ? NodeLeader::Start(options, wire::WorkerRole::kTarget, {},
+                                      {&exit, nullptr})
+                        .status()
+                  : RunFollower(options, wire::WorkerRole::kTarget, {}, [] {},
+                                {&exit, nullptr});
+    EXPECT_THAT(status.ToString(),
+                HasSubstr("--tensor-parallel 2 and --publish-features exclude "
+                          "each other"));
+    options.features.draft.clear();
+    options.model_dir = "/no/such";
+    EXPECT_THAT(RunFollower(options, wire::WorkerRole::kTarget, {}, [] {},
+                            {&exit, nullptr})
+                    .ToString(),
+                HasSubstr("/no/such"));
+  }
 }
 
 TEST(NodesTest, WhatDiffersIsRefusedWithBothValues) {
@@ -224,7 +321,10 @@ TEST(NodesTest, WithTlsOnlyHoldersOfACertificateJoin) {
 TEST(NodesTest, ALeaderWithoutFollowersNamesThem) {
   WorkerOptions options = NodeOptions(0, nacre::testing::FreeAddress());
   options.nodes.join_timeout = absl::Seconds(1);
-  EXPECT_EQ(NodeLeader::Start(options, wire::WorkerRole::kTarget, {}).status(),
+  ExitSignal exit;
+  EXPECT_EQ(NodeLeader::Start(options, wire::WorkerRole::kTarget, {},
+                              {&exit, nullptr})
+                .status(),
             absl::DeadlineExceededError(
                 "node 1 has not joined within 1s (--join-timeout)"));
 }

@@ -169,6 +169,58 @@ TEST(LeaderServiceTest, AFollowerThatHangsIsNamed) {
   EXPECT_EQ(group.leader().SendCommands({}), expected);
 }
 
+// Each of the other; the follower as its leader says.
+TEST(LeaderServiceTest, WhoHangsIsLostOnceTheLeaderServes) {
+  for (const int hangs : {0, 1}) {
+    RankNodes group(2);
+    FollowerClient& follower = group.Join();
+    follower.SetPatience(absl::InfiniteDuration());
+    group.leader().StartServing(absl::Milliseconds(20));
+    // What comes next has it there.
+    EXPECT_EQ(group.leader().SendCommands({{1, model::FreeCommand(), 0, 0}}),
+              absl::OkStatus());
+    EXPECT_TRUE(follower.NextCommands().ok());
+    float value = 0;
+    EXPECT_EQ(group.link(1 - hangs)->Receive(
+                  hangs, {1, NodeCall::Kind::kSum, 1}, &value),
+              absl::DeadlineExceededError(
+                  hangs == 1 ? "node 1 has sent nothing for 20ms"
+                             : "node 0 has sent nothing for 40ms"));
+  }
+}
+
+// What ranks that wait for each other on devices ask.
+TEST(LeaderServiceTest, BothSidesKnowAFailureWithoutACall) {
+  RankNodes group(2);
+  FollowerClient& follower = group.Join();
+  EXPECT_EQ(group.leader().failure(), absl::OkStatus());
+  EXPECT_EQ(follower.failure(), absl::OkStatus());
+  const absl::Status reason = absl::InternalError("rank 0: no more");
+  group.leader().Abort(reason);
+  group.leader().AwaitEnded(kTestPatience);
+  follower.AwaitEnd(kTestPatience);
+  EXPECT_EQ(group.leader().failure(), reason);
+  EXPECT_EQ(follower.failure(), reason);
+  EXPECT_FALSE(follower.has_stopped());
+}
+
+TEST(LeaderServiceTest, AnEndInOrderIsNoFailure) {
+  RankNodes group(2);
+  FollowerClient& follower = group.Join();
+  absl::Notification ended;
+  follower.SetOnEnd([&](const absl::Status& status) {
+    EXPECT_EQ(status, absl::OkStatus());
+    ended.Notify();
+  });
+  group.leader().End(absl::OkStatus());
+  ended.WaitForNotification();
+  EXPECT_EQ(group.leader().failure(), absl::OkStatus());
+  EXPECT_EQ(follower.failure(), absl::OkStatus());
+  EXPECT_TRUE(follower.has_stopped());
+  // Nothing is sent after it.
+  EXPECT_FALSE(group.leader().SendCommands({}).ok());
+}
+
 TEST(LeaderServiceTest, AFollowerThatIsToTerminateAsksForIt) {
   RankNodes group(2);
   FollowerClient& follower = group.Join();
