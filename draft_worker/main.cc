@@ -36,6 +36,23 @@ absl::Status RefuseOwnDrafts(const nacre::worker::OwnDraftFlags& own) {
       "--", own.kind()->flag, " is for target workers: ", own.kind()->reads));
 }
 
+// Flags that are a target's.
+absl::Status Check(const nacre::worker::WorkerOptions& options) {
+  NACRE_RETURN_IF_ERROR(RefuseOwnDrafts(options.own_drafts));
+  if (options.prefill.by != nacre::kernels::kOwnPrefill) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--prefill ", options.prefill.by,
+                     " is for target workers: a draft's prompts are computed "
+                     "as its other rows are"));
+  }
+  if (!options.features.draft.empty()) {
+    return absl::InvalidArgumentError(
+        "--publish-features is for target workers: they compute what a draft "
+        "reads");
+  }
+  return absl::OkStatus();
+}
+
 // Null: nothing is recorded.
 absl::StatusOr<std::unique_ptr<nacre::worker::FeatureFile>> OpenFeatures(
     const nacre::worker::WorkerOptions& options,
@@ -57,18 +74,6 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     const nacre::rpc::ChannelSecurity& peers) {
   using nacre::draft_worker::DraftEngine;
   using nacre::draft_worker::PolicyLibrary;
-  NACRE_RETURN_IF_ERROR(RefuseOwnDrafts(worker_options.own_drafts));
-  if (worker_options.prefill.by != nacre::kernels::kOwnPrefill) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--prefill ", worker_options.prefill.by,
-                     " is for target workers: a draft's prompts are computed "
-                     "as its other rows are"));
-  }
-  if (!worker_options.features.draft.empty()) {
-    return absl::InvalidArgumentError(
-        "--publish-features is for target workers: they compute what a draft "
-        "reads");
-  }
   NACRE_ASSIGN_OR_RETURN(
       PolicyLibrary loaded,
       PolicyLibrary::Load(worker_options.policies.files, model->info()));
@@ -118,6 +123,7 @@ int main(int argc, char** argv) {
   program.name = "nacre-draft-worker";
   program.summary = "serves the draft model of speculative decoding";
   program.role = nacre::wire::WorkerRole::kDraft;
+  program.check = Check;
   program.build = Build;
   return nacre::worker::RunWorker(argc, argv, program);
 }

@@ -73,13 +73,6 @@ absl::Status LoadPublished(const nacre::worker::WorkerOptions& options,
                            nacre::model::LanguageModel* model, Owned* owned) {
   const std::string& draft = options.features.draft;
   if (draft.empty()) return absl::OkStatus();
-  if (options.own_drafts.kind() != nullptr) {
-    // Each would have the model keep other features.
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--publish-features and --", options.own_drafts.kind()->flag,
-        " exclude each other: one EAGLE draft is elsewhere, or one draft "
-        "here"));
-  }
   auto projection = nacre::model::EagleProjection::Load(draft, model);
   if (!projection.ok()) {
     return nacre::worker::ExplainDraft(draft, nacre::model::DraftKind::kEagle,
@@ -90,14 +83,31 @@ absl::Status LoadPublished(const nacre::worker::WorkerOptions& options,
   return absl::OkStatus();
 }
 
+// Flags that are not a target's, or do not go together.
+absl::Status Check(const nacre::worker::WorkerOptions& options) {
+  if (!options.policies.files.empty()) {
+    return absl::InvalidArgumentError(
+        "--policy-file is for draft workers: a target drafts nothing");
+  }
+  if (!options.record_features.empty() && options.record_hidden.empty()) {
+    return absl::InvalidArgumentError(
+        "--record-features of a target needs --record-hidden: hidden states "
+        "are all that it records");
+  }
+  if (!options.features.draft.empty() && options.own_drafts.kind() != nullptr) {
+    // Each would have the model keep other features.
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--publish-features and --", options.own_drafts.kind()->flag,
+        " exclude each other: one EAGLE draft is elsewhere, or one draft "
+        "here"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
     const nacre::worker::WorkerOptions& worker_options,
     const nacre::rpc::ChannelSecurity&) {
-  if (!worker_options.policies.files.empty()) {
-    return absl::InvalidArgumentError(
-        "--policy-file is for draft workers: a target drafts nothing");
-  }
   if (model->row_reader() != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(worker_options.model_dir,
@@ -106,11 +116,6 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   }
   std::shared_ptr<nacre::worker::FeatureFile> features;
   if (!worker_options.record_features.empty()) {
-    if (worker_options.record_hidden.empty()) {
-      return absl::InvalidArgumentError(
-          "--record-features of a target needs --record-hidden: hidden states "
-          "are all that it records");
-    }
     NACRE_ASSIGN_OR_RETURN(features, nacre::worker::FeatureFile::Open(
                                          worker_options.record_features));
     NACRE_RETURN_IF_ERROR(features->AddHidden(worker_options.record_hidden,
@@ -164,6 +169,7 @@ int main(int argc, char** argv) {
   program.name = "nacre-target-worker";
   program.summary = "serves the target model of speculative decoding";
   program.role = nacre::wire::WorkerRole::kTarget;
+  program.check = Check;
   program.build = Build;
   return nacre::worker::RunWorker(argc, argv, program);
 }

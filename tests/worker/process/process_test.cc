@@ -24,6 +24,10 @@ TEST(WorkerProcessTest, ABadStartIsOneLineAndExitCodeOne) {
        std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{}, "--model DIR is required"},
            {{"--model", "/no/such", "--coordinator", "h:1"}, "/no/such"},
+           // Before anything is loaded.
+           {{"--model", "/no/such", "--coordinator", "h:1", "--record-features",
+             "x"},
+            "--record-features of a target needs --record-hidden"},
            {{"--model", NACRE_MODELS "/target", "--coordinator", "h:1",
              "--listen", "256.0.0.1:1"},
             "cannot listen on 256.0.0.1:1"}}) {
