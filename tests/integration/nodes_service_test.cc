@@ -69,12 +69,15 @@ class NodesServiceTest : public ::testing::Test {
     }
   }
   std::vector<std::string> NodeFlags(int node, int ranks,
-                                     const std::string& model) const {
+                                     const std::string& model,
+                                     int nodes = 2) const {
     std::vector<std::string> flags = Whole(ranks, model);
-    if (ranks == 2) {
-      flags.back() = absl::StrCat("--cpus=", cores_[static_cast<size_t>(node)]);
+    if (ranks == nodes) {
+      flags.back() =
+          absl::StrCat("--cpus=", cores_[static_cast<size_t>(node) % 2]);
     }
-    flags.insert(flags.end(), {"--nodes=2", absl::StrCat("--node-rank=", node),
+    flags.insert(flags.end(), {absl::StrCat("--nodes=", nodes),
+                               absl::StrCat("--node-rank=", node),
                                absl::StrCat("--leader-address=", address_)});
     return flags;
   }
@@ -124,9 +127,44 @@ TEST_F(NodesServiceTest, SoDoNodesOfTwoRanksEach) {
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
 
-TEST_F(NodesServiceTest, AKilledFollowersStreamsGoOnAtAnotherTarget) {
+// Two ranks to a core: of a small model, for a few tokens.
+TEST_F(NodesServiceTest, SoDoFourNodesWithADraftOfTwo) {
+  const std::string model = RandomTarget();
+  const std::vector<Tokens> expected = InOneProcess(2, 1, 12, model);
+  Processes processes(Patient());
+  address_ = nacre::testing::FreeAddress();
+  for (int node = 0; node < 4; ++node) {
+    processes.StartWorker(absl::StrCat("target-", node), "target",
+                          NodeFlags(node, 4, model, 4));
+  }
+  address_ = nacre::testing::FreeAddress();
+  for (const int node : {0, 1}) {
+    processes.StartWorker(absl::StrCat("draft-", node), "draft",
+                          NodeFlags(node, 2, model));
+  }
+  processes.AwaitReady(2);
+  Service service(processes.address(), processes.admin_address());
+  ExpectAllMethods(service, 0, expected.front());
+  EXPECT_TRUE(service.KvReturnsToEmpty());
+  // Whichever is told, all of its target end.
+  processes.Signal("target-3", SIGTERM);
+  for (int node = 0; node < 4; ++node) {
+    processes.AwaitExit(absl::StrCat("target-", node));
+  }
+}
+
+class LostNodeTest : public NodesServiceTest,
+                     public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Which, LostNodeTest,
+                         ::testing::Values("leader", "follower"),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(LostNodeTest, ItsStreamsGoOnAtAnotherTarget) {
   constexpr int kKind = 1;
   const Tokens expected = InOneProcess(2, kKind + 1, 200)[kKind];
+  const std::string lost = GetParam();
+  const std::string other = lost == "leader" ? "follower" : "leader";
   Processes processes(Patient());
   StartNodes(&processes, 2);
   // Of the same arithmetic.
@@ -137,13 +175,17 @@ TEST_F(NodesServiceTest, AKilledFollowersStreamsGoOnAtAnotherTarget) {
   std::atomic<bool> killed{false};
   ExpectAllMethods(service, kKind, expected, [&](size_t tokens) {
     if (tokens < 16 || killed.exchange(true)) return;
-    processes.Signal("follower", SIGKILL);
+    processes.Signal(lost, SIGKILL);
   });
   EXPECT_TRUE(killed);
-  EXPECT_EQ(processes.AwaitEnd("leader"), "exit code 1");
-  const std::string log = processes.Log("leader");
-  EXPECT_TRUE(absl::StrContains(log, "node 1 at ")) << log;
-  EXPECT_TRUE(absl::StrContains(log, " is lost")) << log;
+  EXPECT_EQ(processes.AwaitEnd(other), "exit code 1");
+  const std::string log = processes.Log(other);
+  for (const std::string& said :
+       lost == "leader" ? std::vector<std::string>{absl::StrCat(
+                              "the leader at ", address_, " has ended")}
+                        : std::vector<std::string>{"node 1 at ", " is lost"}) {
+    EXPECT_TRUE(absl::StrContains(log, said)) << log;
+  }
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
 
@@ -200,6 +242,42 @@ TEST_F(NodesServiceTest, AFollowerThatIsToldToTerminateDrainsTheTarget) {
   processes.Signal("follower", SIGTERM);
   processes.AwaitExit("leader");
   processes.AwaitExit("follower");
+}
+
+// Of four nodes two are there, which wait for the others.
+TEST_F(NodesServiceTest, NodesThatLoadEndTogetherWhenOneIsToldTo) {
+  for (const char* told : {"leader", "follower"}) {
+    Processes processes(Patient());
+    address_ = nacre::testing::FreeAddress();
+    const std::string model = RandomTarget();
+    for (const int node : {0, 1}) {
+      processes.StartWorker(node == 0 ? "leader" : "follower", "target",
+                            NodeFlags(node, 4, model, 4));
+    }
+    ASSERT_TRUE(Service::Eventually([&] {
+      return absl::StrContains(processes.Log("leader"), "node 1 has joined");
+    }));
+    processes.Signal(told, SIGTERM);
+    processes.AwaitExit("leader");
+    processes.AwaitExit("follower");
+  }
+}
+
+TEST_F(NodesServiceTest, ALeaderThatCannotLoadTellsItsFollowerWhy) {
+  Processes processes(Patient());
+  const std::string model = RandomTarget();
+  const std::string without = model + "_without_tokenizer";
+  std::filesystem::remove_all(without);
+  std::filesystem::copy(model, without);
+  std::filesystem::remove(without + "/tokenizer.model");
+  address_ = nacre::testing::FreeAddress();
+  processes.StartWorker("leader", "target", NodeFlags(0, 2, without));
+  processes.StartWorker("follower", "target", NodeFlags(1, 2, model));
+  EXPECT_EQ(processes.AwaitEnd("leader"), "exit code 1");
+  EXPECT_EQ(processes.AwaitEnd("follower"), "exit code 1");
+  const std::string log = processes.Log("follower");
+  EXPECT_TRUE(absl::StrContains(log, "node 0: ")) << log;
+  EXPECT_TRUE(absl::StrContains(log, without)) << log;
 }
 
 }  // namespace
