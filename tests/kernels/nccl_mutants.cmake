@@ -16,3 +16,10 @@ nacre_mutant(columns_of_ranks_swapped kernels/nccl_collective.cc
 nacre_mutant(rows_of_a_later_group_over_the_first kernels/nccl_collective.cc
   [[rank() == 0 ? whole + done * all : nullptr]]
   [[rank() == 0 ? whole : nullptr]])
+# In the order of ranks: other bits, and other ones for other numbers of ranks.
+nacre_mutant_statement(parts_added_one_after_the_other kernels/nccl_collective.cc
+  [[backend_->AddParts(parts_->f32(), ranks(), some, sum + first);]]
+  [[backend_->AddParts(parts_->f32(), 2, some, sum + first);
+    for (size_t rank = 2; rank < all; ++rank) {
+      backend_->AddInPlace(sum + first, parts_->f32() + rank * some, some);
+    }]])
