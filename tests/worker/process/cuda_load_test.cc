@@ -5,14 +5,20 @@
 
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/testing/free_address.h"
 #include "tests/testing/tiny_checkpoint.h"
 #include "worker/engine/step_budget.h"
 #include "worker/process/load.h"
+#include "worker/process/nodes.h"
+#ifdef NACRE_NCCL_LIBRARY
+#include "tests/kernels/cuda/load_nccl_of_tests.h"
+#endif
 
 namespace nacre::worker {
 namespace {
@@ -177,6 +183,56 @@ TEST_F(CudaLoadTest, RanksHaveADeviceEach) {
       LoadForWorker(options_, wire::WorkerRole::kTarget).status().message(),
       "--tensor-parallel 8: CUDA device 4 does not exist: 4 found");
 }
+
+#ifdef NACRE_NCCL_LIBRARY
+// Two nodes, of which the leader's NCCL makes the id, over a real connection.
+TEST_F(CudaLoadTest, NodesMeetByNcclWithTheIdOfTheirLink) {
+  auto* const nccl = kernels::cuda::LoadNcclOfTests();
+  emulation::settings.devices = 2;
+  shape_.num_hidden_layers = 1;
+  shape_.num_attention_heads = shape_.num_key_value_heads = 2;
+  shape_.max_position_embeddings = 64;
+  nacre::testing::WriteTinyCheckpoint(shape_, options_.model_dir);
+  options_.compute.max_memory_bytes = 100 * kMegabyte;
+  options_.compute.tensor_parallel = 2;
+  options_.compute.backend.rank_transport = "nccl";
+  options_.nodes.nodes = 2;
+  options_.nodes.rank = 0;
+  options_.nodes.leader_address = nacre::testing::FreeAddress();
+  options_.pace.hang_timeout = absl::Minutes(5);
+  std::thread follows([options = options_]() mutable {
+    options.nodes.rank = 1;
+    options.compute.backend.device = 1;
+    ExitSignal exit;
+    EXPECT_EQ(RunFollower(options, wire::WorkerRole::kTarget, {}, [] {},
+                          {&exit, nullptr}),
+              absl::OkStatus());
+  });
+  ExitSignal exit;
+  const auto leader = NodeLeader::Start(options_, wire::WorkerRole::kTarget, {},
+                                        {&exit, nullptr});
+  EXPECT_TRUE(leader.ok()) << leader.status();
+  if (leader.ok()) {
+    const auto loaded =
+        LoadForWorker(options_, wire::WorkerRole::kTarget, {}, leader->get());
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(nccl->nranks, 2);
+    if (loaded.ok()) {
+      loaded->model->BindComputeThread();
+      const std::vector<int32_t> token_ids = {1, 2};
+      const auto sequence = *loaded->model->NewSequence(16);
+      const auto logits =
+          loaded->model->Forward({{sequence.get(), token_ids, 1}});
+      EXPECT_TRUE(logits.ok()) << logits.status();
+      // An embedding, two sums and the head, of each rank.
+      EXPECT_EQ(nccl->queued, 2 * (1 + 2 + 1));
+    }
+    (*leader)->End(loaded.status());
+  }
+  follows.join();
+  EXPECT_EQ(nccl->comms, 0);
+}
+#endif
 
 }  // namespace
 }  // namespace nacre::worker
