@@ -1,12 +1,63 @@
 #include "common/json_fields.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
 namespace nacre {
+namespace {
+
+// How deep objects and arrays are within each other, as far as `text` is JSON.
+int DepthOf(absl::string_view text) {
+  int depth = 0;
+  int most = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      in_string = !in_string;
+    } else if (in_string) {
+      if (c == '\\') ++i;
+    } else if (c == '[' || c == '{') {
+      most = std::max(most, ++depth);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return most;
+}
+
+template <typename AnyJson>
+absl::StatusOr<AnyJson> ParseObject(absl::string_view text) {
+  NACRE_RETURN_IF_ERROR(CheckJsonDepth(text, "JSON"));
+  AnyJson json = AnyJson::parse(text.begin(), text.end(), nullptr,
+                                /*allow_exceptions=*/false);
+  if (json.is_object()) return json;
+  return absl::InvalidArgumentError("not a JSON object");
+}
+
+}  // namespace
+
+absl::Status CheckJsonDepth(absl::string_view text, absl::string_view what) {
+  if (DepthOf(text) <= kMaxJsonDepth) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is nested deeper than ", kMaxJsonDepth));
+}
+
+absl::StatusOr<Json> ParseJsonObject(absl::string_view text) {
+  return ParseObject<Json>(text);
+}
+
+absl::StatusOr<nlohmann::ordered_json> ParseOrderedObject(
+    absl::string_view text) {
+  return ParseObject<nlohmann::ordered_json>(text);
+}
 
 absl::StatusOr<Json> ParseJsonObject(absl::string_view text,
                                      absl::string_view what) {
+  NACRE_RETURN_IF_ERROR(CheckJsonDepth(text, what));
   Json json = Json::parse(text.begin(), text.end(), nullptr,
                           /*allow_exceptions=*/false);
   if (json.is_discarded()) {

@@ -1,5 +1,7 @@
-// Typed access to the fields of a JSON object. Every error is INVALID_ARGUMENT
-// and names the field and what was found there.
+// JSON that others wrote, and typed access to the fields of its objects. Every
+// error is INVALID_ARGUMENT and names the field and what was found there.
+//
+// All JSON of files is parsed here: tools/check_layout.py asks for it.
 //
 // Pure functions.
 
@@ -19,9 +21,22 @@ namespace nacre {
 
 using Json = nlohmann::json;
 
+// Objects and arrays within each other. The library writes, compares and copies
+// a value by one call for each: a text of many ends the process.
+inline constexpr int kMaxJsonDepth = 64;
+
+// An error if `text` is nested deeper. Of what is no JSON it may say either.
+absl::Status CheckJsonDepth(absl::string_view text, absl::string_view what);
+
 // Parses `text`, which must be one JSON object. `what` names it in errors.
 absl::StatusOr<Json> ParseJsonObject(absl::string_view text,
                                      absl::string_view what);
+// The same for a caller that says itself where the text is from: "not a JSON
+// object".
+absl::StatusOr<Json> ParseJsonObject(absl::string_view text);
+// One that keeps the order of its keys.
+absl::StatusOr<nlohmann::ordered_json> ParseOrderedObject(
+    absl::string_view text);
 
 // The field, or nullptr when it is absent or null. `object` must be an object.
 const Json* FindField(const Json& object, const char* key);

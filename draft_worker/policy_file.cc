@@ -220,11 +220,7 @@ absl::Status ReadWeights(absl::string_view file, PolicyKind kind,
 absl::StatusOr<PolicyFile> ParsePolicyFile(
     PolicyKind kind, const model::ModelInfo& draft, absl::string_view text,
     absl::FunctionRef<absl::StatusOr<absl::string_view>()> open_weights) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr,
-                                /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object()) {
-    return absl::InvalidArgumentError("policy.json is not a JSON object");
-  }
+  NACRE_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, "policy.json"));
   if (json.value("format", Json()) != kFormat) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy.json: \"format\" is not ", kFormat));

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/json_fields.h"
 #include "gateway/api_error.h"
 
 namespace nacre::gateway {
@@ -18,17 +19,17 @@ namespace nacre::gateway {
 // Keeps the order of keys, which chat templates show.
 using OrderedJson = nlohmann::ordered_json;
 
-inline constexpr int kMaxJsonDepth = 64;
 // Of one object.
 inline constexpr int kMaxJsonKeys = 1024;
 // Of all objects of a body: each key is compared with those before it in its
 // object, 64 bytes of it count as one. Eight objects with the most keys pass.
 inline constexpr size_t kMaxJsonKeyComparisons = size_t{1} << 22;
 
-// Fills *object from `text`, which must be one JSON object in UTF-8 within the
-// limits above, in a time that grows with its size. Of keys given twice the
-// last counts, as in Python. 400 says the byte where the text is wrong, or the
-// limit; *object is then what it was, or the value that is no object.
+// Fills *object from `text`, which must be one JSON object in UTF-8 within
+// kMaxJsonDepth and the limits above, in a time that grows with its size. Of
+// keys given twice the last counts, as in Python. 400 says the byte where the
+// text is wrong, or the limit; *object is then what it was, or the value that
+// is no object.
 std::optional<ApiError> ParseBody(absl::string_view text, OrderedJson* object);
 
 // The same of a text in a body, `what` in errors. `comparisons` adds up those

@@ -11,6 +11,7 @@
 #include "common/gguf/gguf_file.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
+#include "model/config_fields.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_tensors.h"
 #include "model/pickle/torch_tensors.h"
@@ -150,10 +151,8 @@ absl::Status Checkpoint::AddFile(const std::string& path) {
 
 absl::Status Checkpoint::OpenShards(const std::string& dir,
                                     absl::string_view index_json) {
-  const Json index =
-      Json::parse(index_json.begin(), index_json.end(), nullptr, false);
-  if (index.is_discarded() || !index.is_object() ||
-      !index.contains("weight_map") || !index["weight_map"].is_object()) {
+  NACRE_ASSIGN_OR_RETURN(const Json index, ParseJsonObject(index_json));
+  if (!index.contains("weight_map") || !index["weight_map"].is_object()) {
     return absl::InvalidArgumentError(
         "not a JSON object with an object weight_map");
   }
@@ -161,7 +160,7 @@ absl::Status Checkpoint::OpenShards(const std::string& dir,
   for (const auto& [name, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || !IsPlainFileName(shard.get<std::string>())) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the shard of tensor ", name, " is ", JsonText(shard),
+          absl::StrCat("the shard of tensor ", name, " is ", ShownJson(shard),
                        ", expected a plain file name"));
     }
     const TensorFile*& file = shards[shard.get<std::string>()];

@@ -36,15 +36,6 @@ static_assert(kMaxHeadDim <= kernels::kMaxHeadDim);
 constexpr int kMaxVocabSize = 1 << 22;
 constexpr int kMaxStackedRows = 1 << 22;
 
-absl::StatusOr<Json> ParseObject(absl::string_view text) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (json.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError("not a JSON object");
-  }
-  return json;
-}
-
 absl::StatusOr<const Family*> ReadFamily(const Json& json) {
   const auto architectures = json.find("architectures");
   if (architectures == json.end() || !architectures->is_array() ||
@@ -478,7 +469,7 @@ absl::Status CheckMethod(const std::string& dir, const ModelConfig& config) {
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
-  NACRE_ASSIGN_OR_RETURN(Json json, ParseObject(config_json));
+  NACRE_ASSIGN_OR_RETURN(Json json, ParseJsonObject(config_json));
   const bool has_cross = HasCross(json);
   // Its architecture has a name of its own.
   if (has_cross) json["architectures"] = {"LlamaForCausalLM"};
@@ -511,7 +502,8 @@ absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
 
 absl::Status ApplyGenerationConfig(absl::string_view generation_config_json,
                                    ModelConfig* config) {
-  NACRE_ASSIGN_OR_RETURN(const Json json, ParseObject(generation_config_json));
+  NACRE_ASSIGN_OR_RETURN(const Json json,
+                         ParseJsonObject(generation_config_json));
   return ParseEos(json, config);
 }
 
@@ -557,10 +549,9 @@ absl::StatusOr<ModelConfig> ReadConfig(const std::string& dir) {
 
 absl::StatusOr<int> OriginalLayers(absl::string_view config_text,
                                    int num_layers) {
-  const Json json = Json::parse(config_text.begin(), config_text.end(), nullptr,
-                                /*allow_exceptions=*/false);
-  if (!json.is_object()) return num_layers;
-  return IntOr(json, "nacre_original_num_hidden_layers", num_layers, 1,
+  const absl::StatusOr<Json> json = ParseJsonObject(config_text);
+  if (!json.ok()) return num_layers;
+  return IntOr(*json, "nacre_original_num_hidden_layers", num_layers, 1,
                num_layers);
 }
 

@@ -45,6 +45,7 @@ std::string Shown(absl::string_view name) {
 
 // Parses JSON, refusing a repeated key (the parser alone would keep the last).
 absl::StatusOr<Json> ParseHeaderJson(absl::string_view text) {
+  NACRE_RETURN_IF_ERROR(CheckJsonDepth(text, "the header"));
   std::set<std::string> names;
   std::string repeated;
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {

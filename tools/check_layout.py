@@ -118,6 +118,16 @@ PROTO_FILES = [
 # Whole folders that are clients from end to end.
 PROTO_FREE_RANGE = ["tools", "tests"]
 
+# All else takes JSON of files from ParseJsonObject, which limits its depth:
+# what the library does with a deep value ends the process.
+JSON_PARSERS = [
+    "common/json_fields.cc",
+    "common/logging.cc",  # its own lines
+    "gateway/json_body.cc",  # with limits of its own
+    "gateway/refused_fields.cc",  # constants
+    "model/safetensors.cc",  # after CheckJsonDepth
+]
+
 # Every source of these folders has a test at the mirrored path.
 TESTED_FOLDERS = ["common", "tokenizer", "chat", "kernels", "model", "speculation",
                   "simulation", "telemetry", "wire", "worker", "draft_worker",
@@ -367,6 +377,14 @@ def check_proto(path, text):
            f"files (name with {'|'.join(PROTO_WORDS)}, or PROTO_FILES)")
 
 
+def check_json(path, text):
+    """JSON is parsed where its depth is limited."""
+    if path in JSON_PARSERS or under(path, "tests"):
+        return
+    if re.search(r"[Jj]son::(sax_)?(parse|accept|from_)", text):
+        yield "parses JSON: only those of JSON_PARSERS may"
+
+
 def check_guard(path, text):
     """Header guards are FOLDER_SUB_FILE_H_."""
     # Highway compiles -inl.h files once per target, with a guard that toggles.
@@ -442,13 +460,14 @@ def check_tests(paths):
 def check_rows(paths):
     """Tables of files name those that are there."""
     for table, name in ((UNTESTED, "UNTESTED"), (TESTED_BY, "TESTED_BY"),
-                        (PROTO_FILES, "PROTO_FILES")):
+                        (PROTO_FILES, "PROTO_FILES"),
+                        (JSON_PARSERS, "JSON_PARSERS")):
         for path in table:
             if path not in paths:
                 yield path, f"is not there: delete its line from {name}"
 
 
-FILE_CHECKS = [check_includes, check_grpc, check_pure, check_proto,
+FILE_CHECKS = [check_includes, check_grpc, check_pure, check_proto, check_json,
                check_guard, check_length, check_shapes, check_cuda_macro]
 
 
@@ -575,6 +594,8 @@ def bad_files():
         "coordinator/loop.h": (guarded("coordinator/loop.h",
                                        '#include "proto/inference.pb.h"'),
                                "protobuf types stop"),
+        "tools/json.cc": ("auto a = nlohmann::json::parse(text);\n",
+                          "parses JSON"),
         "common/guard.h": ("#pragma once\n", "has not the header guard"),
         "model/long.h": (guarded("model/long.h", "\n" * MAX_HEADER_LINES),
                          "lines, the limit is"),
@@ -626,8 +647,9 @@ def self_test():
         if not any(p == path and part in message for p, message in found):
             print(f"self-test: not caught: {path} ({part})", file=sys.stderr)
             wrong += 1
-    rows = {*UNTESTED, *TESTED_BY, *PROTO_FILES}
-    lost = {next(iter(UNTESTED)), next(iter(TESTED_BY)), PROTO_FILES[-1]}
+    rows = {*UNTESTED, *TESTED_BY, *PROTO_FILES, *JSON_PARSERS}
+    lost = {next(iter(UNTESTED)), next(iter(TESTED_BY)), PROTO_FILES[-1],
+            JSON_PARSERS[-1]}
     seen = {path for path, _ in check_rows(rows - lost)}
     if seen != lost or any(check_rows(rows)):
         print(f"self-test: of lost {lost} seen: {seen}", file=sys.stderr)

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 namespace nacre {
@@ -25,6 +26,37 @@ TEST(ParseJsonObjectTest, NamesWhatIsNone) {
             "x.json is not valid JSON (1 bytes)");
   EXPECT_EQ(ErrorOf(ParseJsonObject("[]", "x.json").status()),
             "x.json is array, expected an object");
+}
+
+// Objects and arrays by turns, with strings that look like more.
+std::string Nested(int depth) {
+  std::string begin = R"({"x":)";
+  std::string end = "}";
+  for (int i = 1; i < depth; ++i) {
+    begin += i % 2 == 0 ? R"({"a}}":)" : "[0,";
+    end += i % 2 == 0 ? '}' : ']';
+  }
+  std::reverse(end.begin(), end.end());
+  return begin + R"("[[\"{[\\")" + end;
+}
+
+TEST(ParseJsonObjectTest, LimitsTheDepth) {
+  for (const int depth : {1, 2, kMaxJsonDepth}) {
+    const auto parsed = ParseJsonObject(Nested(depth), "x.json");
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(ParseOrderedObject(Nested(depth))->dump(), Nested(depth));
+  }
+  for (const int depth : {kMaxJsonDepth + 1, 200'000}) {
+    const std::string text = Nested(depth);
+    EXPECT_EQ(ErrorOf(ParseJsonObject(text, "x.json").status()),
+              "x.json is nested deeper than 64");
+    EXPECT_EQ(ErrorOf(ParseJsonObject(text).status()),
+              "JSON is nested deeper than 64");
+    EXPECT_EQ(ErrorOf(ParseOrderedObject(text).status()),
+              "JSON is nested deeper than 64");
+  }
+  EXPECT_EQ(ErrorOf(ParseJsonObject("\"" + std::string(100, '[')).status()),
+            "not a JSON object");
 }
 
 TEST(JsonFieldsTest, AbsentAndNullAreAlike) {

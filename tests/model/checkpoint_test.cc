@@ -128,7 +128,12 @@ TEST_F(CheckpointTest, NamesWhatIsMissing) {
 }
 
 TEST_F(CheckpointTest, RefusesAMalformedIndex) {
-  for (const char* text : {"", "[]", "{}", R"({"weight_map": []})"}) {
+  for (const char* text : {"", "[]"}) {
+    nacre::testing::WriteFile(dir_ + "/model.safetensors.index.json", text);
+    EXPECT_THAT(OpenError(), HasSubstr(".index.json: not a JSON object"))
+        << text;
+  }
+  for (const char* text : {"{}", R"({"weight_map": []})"}) {
     nacre::testing::WriteFile(dir_ + "/model.safetensors.index.json", text);
     EXPECT_THAT(OpenError(), HasSubstr("weight_map")) << text;
   }
@@ -144,6 +149,13 @@ TEST_F(CheckpointTest, RefusesAShardOutsideItsFolder) {
     WriteIndex(std::string(R"({"a": )") + shard + "}");
     EXPECT_THAT(OpenError(), HasSubstr("expected a plain file name")) << shard;
   }
+}
+
+TEST_F(CheckpointTest, RefusesADeepIndex) {
+  WriteIndex(R"({"a": )" + std::string(200'000, '[') +
+             std::string(200'000, ']') + "}");
+  EXPECT_THAT(OpenError(), HasSubstr("model.safetensors.index.json: JSON is "
+                                     "nested deeper than 64"));
 }
 
 TEST_F(CheckpointTest, FingerprintChangesWithConfigTableAndWeights) {

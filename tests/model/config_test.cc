@@ -45,6 +45,25 @@ TEST(ConfigTest, FillsHuggingFaceDefaults) {
   EXPECT_THAT(config->eos_token_ids, IsEmpty());
 }
 
+// A value of so many levels takes the stack of whoever writes it.
+TEST(ConfigTest, RefusesWhatIsDeep) {
+  const std::string deep =
+      std::string(200'000, '[') + std::string(200'000, ']');
+  const std::string start = Minimal().dump();
+  for (const std::string& field :
+       {R"("hidden_act":)" + deep,
+        R"("rope_scaling":{"rope_type":)" + deep + "}",
+        R"("quantization_config":{"quant_method":)" + deep + "}",
+        R"("anything":)" + deep}) {
+    EXPECT_EQ(ParseConfig(start.substr(0, start.size() - 1) + "," + field + "}")
+                  .status(),
+              absl::InvalidArgumentError("JSON is nested deeper than 64"));
+  }
+  ModelConfig config;
+  EXPECT_EQ(ApplyGenerationConfig(R"({"eos_token_id":)" + deep + "}", &config),
+            absl::InvalidArgumentError("JSON is nested deeper than 64"));
+}
+
 TEST(ConfigTest, ReadsTheBundledModels) {
   const auto config = ReadConfig(std::string(NACRE_MODELS) + "/target");
   ASSERT_TRUE(config.ok()) << config.status();

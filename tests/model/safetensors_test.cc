@@ -69,6 +69,13 @@ TEST(SafetensorsTest, RefusesAHugeHeaderLength) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(SafetensorsTest, RefusesADeepHeader) {
+  EXPECT_THAT(ErrorOf(File(R"({"a":)" + std::string(200'000, '[') +
+                               std::string(200'000, ']') + "}",
+                           8)),
+              HasSubstr("the header is nested deeper than 64"));
+}
+
 TEST(SafetensorsTest, RefusesLyingHeaders) {
   const struct {
     const char* header;

@@ -85,6 +85,17 @@ TEST_F(LoadTokenizerTest, ErrorsNameTheFile) {
               "is array, expected an object");
 }
 
+TEST_F(LoadTokenizerTest, RefusesADeepFile) {
+  const std::string deep =
+      R"({"a":)" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
+  Write("tokenizer.json", deep);
+  ExpectError(absl::StatusCode::kInvalidArgument, "/tokenizer.json",
+              "nested deeper than 64");
+  Write("tokenizer_config.json", deep);
+  ExpectError(absl::StatusCode::kInvalidArgument, "/tokenizer_config.json",
+              "nested deeper than 64");
+}
+
 TEST_F(LoadTokenizerTest, ReadsTokensAsStringsAndAsObjects) {
   Write("tokenizer.json", ReadTestFile("llama3.json"));
   Write("tokenizer_config.json",

@@ -123,11 +123,9 @@ absl::StatusOr<std::vector<Line>> ParseLines(absl::string_view name,
   for (const absl::string_view text : absl::StrSplit(content, '\n')) {
     ++line_number;
     if (absl::StripAsciiWhitespace(text).empty()) continue;
-    const Json json = Json::parse(text.begin(), text.end(), nullptr,
-                                  /*allow_exceptions=*/false);
-    absl::StatusOr<Line> line =
-        json.is_object() ? parse(json)
-                         : absl::InvalidArgumentError("not a JSON object");
+    const absl::StatusOr<Json> json = ParseJsonObject(text);
+    absl::StatusOr<Line> line = json.status();
+    if (json.ok()) line = parse(*json);
     if (!line.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, ":", line_number, ": ", line.status().message()));

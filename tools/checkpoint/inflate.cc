@@ -256,8 +256,7 @@ absl::Status InflateCheckpoint(const InflateOptions& options) {
                      "/config.json: quantization_config is set, expected "
                      "weights in bf16, f16 or f32"));
   }
-  auto json = nlohmann::ordered_json::parse(text.begin(), text.end(), nullptr,
-                                            /*allow_exceptions=*/false);
+  NACRE_ASSIGN_OR_RETURN(auto json, ParseOrderedObject(text));
   const model::FieldNames& fields =
       model::FindFamily(from.architecture)->fields;
   // Inflated before, it keeps what it says. The name is our own: others write

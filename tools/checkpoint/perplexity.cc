@@ -9,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "kernels/backend.h"
 #include "model/load_model.h"
 #include "model/logprobs.h"
 #include "model/model_backend.h"
-#include "nlohmann/json.hpp"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::tools {
@@ -122,17 +122,16 @@ absl::StatusOr<std::vector<std::string>> ParseTexts(absl::string_view name,
     ++number;
     line = absl::StripAsciiWhitespace(line);
     if (line.empty()) continue;
-    const auto json = nlohmann::json::parse(line.begin(), line.end(), nullptr,
-                                            /*allow_exceptions=*/false);
+    const absl::StatusOr<Json> json = ParseJsonObject(line);
     const char* const key =
-        json.is_object() && json.contains("text") ? "text" : "prompt";
-    if (!json.is_object() || !json.contains(key) || !json[key].is_string()) {
+        json.ok() && json->contains("text") ? "text" : "prompt";
+    if (!json.ok() || !json->contains(key) || !(*json)[key].is_string()) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, ":", number,
                        ": expected a JSON object with a string as `text` or "
                        "`prompt`"));
     }
-    texts.push_back(json[key].get<std::string>());
+    texts.push_back((*json)[key].get<std::string>());
   }
   if (texts.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": holds no text"));

@@ -7,15 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/json_fields.h"
+#include "common/status_macros.h"
 
 namespace nacre::tools {
 namespace {
 
 absl::StatusOr<Prompt> ParsePrompt(absl::string_view line) {
-  const auto json = Json::parse(line.begin(), line.end(), nullptr, false);
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError("not a JSON object");
-  }
+  NACRE_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(line));
   Prompt prompt;
   const auto text = json.find("prompt");
   if (text == json.end() || !text->is_string()) {

@@ -2,12 +2,12 @@
 
 #include <cmath>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "tools/generate/generation_json.h"
 
@@ -26,7 +26,7 @@ constexpr int kVersion = 2;
 constexpr float kLeastScore = -1e6f;
 
 // Whole numbers in 0..max; true and false are 1 and 0.
-absl::StatusOr<std::vector<int64_t>> ReadNumbers(const nlohmann::json& array,
+absl::StatusOr<std::vector<int64_t>> ReadNumbers(const Json& array,
                                                  absl::string_view key,
                                                  int64_t max) {
   if (!array.is_array() || array.empty()) {
@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<int64_t>> ReadNumbers(const nlohmann::json& array,
         absl::StrCat("\"", key, "\" is not an array with entries"));
   }
   std::vector<int64_t> numbers;
-  for (const nlohmann::json& entry : array) {
+  for (const Json& entry : array) {
     const bool in_range = entry.is_boolean() ||
                           (entry.is_number_unsigned() &&
                            entry.get<uint64_t>() <= static_cast<uint64_t>(max));
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<int64_t>> ReadNumbers(const nlohmann::json& array,
   return numbers;
 }
 
-absl::StatusOr<std::vector<float>> ReadScores(const nlohmann::json& array,
+absl::StatusOr<std::vector<float>> ReadScores(const Json& array,
                                               size_t position) {
   const auto refuse = [position](absl::string_view problem) {
     return absl::InvalidArgumentError(
@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<float>> ReadScores(const nlohmann::json& array,
     return refuse(absl::StrCat("is not an array of 1..", kRanks, " scores"));
   }
   std::vector<float> scores;
-  for (const nlohmann::json& entry : array) {
+  for (const Json& entry : array) {
     const float score = entry.is_number() ? entry.get<float>() : 1.0f;
     const float most = scores.empty() ? 0.0f : scores.back();
     if (score > most || score < kLeastScore || (scores.empty() && score < 0)) {
@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<float>> ReadScores(const nlohmann::json& array,
   return scores;
 }
 
-absl::StatusOr<MatchTrace> ParseRanks(const nlohmann::json& json) {
+absl::StatusOr<MatchTrace> ParseRanks(const Json& json) {
   NACRE_ASSIGN_OR_RETURN(const std::vector<int64_t> ranks,
                          ReadNumbers(json["ranks"], "ranks", kRanks));
   MatchTrace trace;
@@ -100,7 +100,7 @@ absl::StatusOr<MatchTrace> ParseRanks(const nlohmann::json& json) {
   return trace;
 }
 
-absl::StatusOr<MatchTrace> ParseLengths(const nlohmann::json& lengths) {
+absl::StatusOr<MatchTrace> ParseLengths(const Json& lengths) {
   NACRE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
                          ReadNumbers(lengths, "accepted_lengths", kMaxLength));
   MatchTrace trace;
@@ -116,11 +116,7 @@ absl::StatusOr<MatchTrace> ParseLengths(const nlohmann::json& lengths) {
 }
 
 absl::StatusOr<MatchTrace> ParseLine(absl::string_view line) {
-  const auto json =
-      nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError("not a JSON object");
-  }
+  NACRE_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(line));
   const auto version = json.find("version");
   if (version != json.end() && *version != kVersion) {
     return absl::InvalidArgumentError(

@@ -130,6 +130,9 @@ TEST(ParseTextsTest, NamesTheLineThatIsBad) {
     EXPECT_THAT(std::string(status.status().message()), HasSubstr("f:2"));
   }
   EXPECT_FALSE(ParseTexts("f", "\n").ok());
+  EXPECT_FALSE(
+      ParseTexts("f", "{\"text\": \"a\", \"b\": " + std::string(100'000, '['))
+          .ok());
 }
 
 }  // namespace
