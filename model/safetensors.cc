@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -43,25 +43,64 @@ std::string Shown(absl::string_view name) {
   return JsonText(Json(std::string(name.substr(0, 120))));
 }
 
+// Notes a name that the outermost object has twice. The library's own way to
+// look at a text while it becomes a value takes a time that grows with the
+// square of the number of tensors.
+class NameWatch : public Json::json_sax_t {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(Json::number_integer_t) override { return true; }
+  bool number_unsigned(Json::number_unsigned_t) override { return true; }
+  bool number_float(Json::number_float_t, const Json::string_t&) override {
+    return true;
+  }
+  bool string(Json::string_t&) override { return true; }
+  bool binary(Json::binary_t&) override { return true; }
+  bool start_object(size_t) override { return Enter(); }
+  bool end_object() override { return Leave(); }
+  bool start_array(size_t) override { return Enter(); }
+  bool end_array() override { return Leave(); }
+  bool key(Json::string_t& name) override {
+    if (depth_ == 1 && !names_.insert(name).second) repeated_ = name;
+    return true;
+  }
+  bool parse_error(size_t, const std::string&,
+                   const Json::exception&) override {
+    return false;
+  }
+
+  const std::string& repeated() const { return repeated_; }
+
+ private:
+  bool Enter() {
+    ++depth_;
+    return true;
+  }
+  bool Leave() {
+    --depth_;
+    return true;
+  }
+
+  int depth_ = 0;
+  absl::flat_hash_set<std::string> names_;
+  std::string repeated_;
+};
+
 // Parses JSON, refusing a repeated key (the parser alone would keep the last).
 absl::StatusOr<Json> ParseHeaderJson(absl::string_view text) {
   NACRE_RETURN_IF_ERROR(CheckJsonDepth(text, "the header"));
-  std::set<std::string> names;
-  std::string repeated;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth == 1 && event == Json::parse_event_t::key) {
-      const std::string& name = parsed.get_ref<const std::string&>();
-      if (!names.insert(name).second) repeated = name;
-    }
-    return true;
-  };
-  Json json = Json::parse(text.begin(), text.end(), watch, false);
-  if (json.is_discarded() || !json.is_object()) {
+  NameWatch watch;
+  Json json;
+  if (Json::sax_parse(text.begin(), text.end(), &watch)) {
+    json = Json::parse(text.begin(), text.end(), nullptr, false);
+  }
+  if (!json.is_object()) {
     return absl::InvalidArgumentError("the header is not a JSON object");
   }
-  if (!repeated.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the header names tensor ", Shown(repeated), " twice"));
+  if (!watch.repeated().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the header names tensor ", Shown(watch.repeated()), " twice"));
   }
   return json;
 }

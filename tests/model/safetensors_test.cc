@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/safetensors_writer.h"
@@ -74,6 +76,21 @@ TEST(SafetensorsTest, RefusesADeepHeader) {
                                std::string(200'000, ']') + "}",
                            8)),
               HasSubstr("the header is nested deeper than 64"));
+}
+
+// In a time that grows with their number: with its square it is some minutes.
+TEST(SafetensorsTest, ReadsManyTensors) {
+  constexpr int kTensors = 50'000;
+  std::string header = "{";
+  for (int i = 0; i < kTensors; ++i) {
+    absl::StrAppend(&header, i == 0 ? "" : ",", "\"t", i,
+                    R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})");
+  }
+  const absl::Time start = absl::Now();
+  const auto tensors = ParseSafetensors(File(header + "}", 0));
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_EQ(tensors->size(), size_t{kTensors});
+  EXPECT_LT(absl::Now() - start, absl::Seconds(20));
 }
 
 TEST(SafetensorsTest, RefusesLyingHeaders) {
