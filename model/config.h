@@ -112,9 +112,9 @@ struct ModelConfig {
   int intermediate_size = 0;
   int num_hidden_layers = 0;
   int num_attention_heads = 0;
-  int num_key_value_heads = 0;  // divides num_attention_heads
-  int head_dim = 0;             // even, at most 512
-  int max_position_embeddings = 0;
+  int num_key_value_heads = 0;      // divides num_attention_heads
+  int head_dim = 0;                 // even, at most 512
+  int max_position_embeddings = 0;  // with those of rope scaling (ParseRope)
   int vocab_size = 0;
   RopeOptions rope;
   bool tie_word_embeddings = false;

@@ -1,5 +1,6 @@
 #include "model/config_rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -79,6 +80,17 @@ double YarnMagnitude(double factor, double scale) {
   return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
 
+// 0 is not given, as in Hugging Face.
+bool IsGiven(const Json& rope, const char* field) {
+  return !IsAbsent(rope, field) && rope[field] != 0;
+}
+
+absl::StatusOr<double> TurnsOr(const Json& rope, const char* field,
+                               double fallback) {
+  if (!IsGiven(rope, field)) return fallback;
+  return PositiveOr(rope, field, fallback, kMaxRopeNumber);
+}
+
 absl::Status ReadYarn(const Json& json, const Json& rope,
                       const ModelConfig& config, RopeScaling* scaling) {
   NACRE_RETURN_IF_ERROR(ReadFactor(rope, scaling));
@@ -86,10 +98,8 @@ absl::Status ReadYarn(const Json& json, const Json& rope,
       scaling->original_max_position_embeddings,
       IntOr(HolderOfOriginal(json, rope), "original_max_position_embeddings",
             config.max_position_embeddings, 1, kMaxContext));
-  NACRE_ASSIGN_OR_RETURN(scaling->beta_fast,
-                         PositiveOr(rope, "beta_fast", 32.0, kMaxRopeNumber));
-  NACRE_ASSIGN_OR_RETURN(scaling->beta_slow,
-                         PositiveOr(rope, "beta_slow", 1.0, kMaxRopeNumber));
+  NACRE_ASSIGN_OR_RETURN(scaling->beta_fast, TurnsOr(rope, "beta_fast", 32.0));
+  NACRE_ASSIGN_OR_RETURN(scaling->beta_slow, TurnsOr(rope, "beta_slow", 1.0));
   NACRE_ASSIGN_OR_RETURN(scaling->truncate, BoolOr(rope, "truncate", true));
   if (!(config.rope.theta > 1)) {
     return absl::InvalidArgumentError(
@@ -97,7 +107,7 @@ absl::Status ReadYarn(const Json& json, const Json& rope,
                      ", expected more than 1 for rope type \"yarn\""));
   }
   double magnitude = YarnMagnitude(scaling->factor, 1.0);
-  if (!IsAbsent(rope, "mscale") && !IsAbsent(rope, "mscale_all_dim")) {
+  if (IsGiven(rope, "mscale") && IsGiven(rope, "mscale_all_dim")) {
     NACRE_ASSIGN_OR_RETURN(const double scale,
                            PositiveOr(rope, "mscale", 1.0, kMaxRopeNumber));
     NACRE_ASSIGN_OR_RETURN(const double all, PositiveOr(rope, "mscale_all_dim",
@@ -269,14 +279,33 @@ absl::Status ReadRopeObject(const Json& json, const char* field,
   return ReadScaling(json, rope, config);
 }
 
-}  // namespace
-
-absl::Status ParseRope(const Family& family, const Json& json,
-                       ModelConfig* config) {
-  if (config->embedding.has_positions) {
-    config->rope.share = 0;
+// Of all layers alike: Gemma 3's config has the context that it is for.
+absl::Status StretchContext(const Json& json, ModelConfig* config) {
+  constexpr char kOwnField[] = "nacre_context_length";
+  int& context = config->max_position_embeddings;
+  if (!IsAbsent(json, kOwnField)) {
+    NACRE_ASSIGN_OR_RETURN(context, RequiredInt(json, kOwnField, kMaxContext));
     return absl::OkStatus();
   }
+  const RopeScaling& scaling = config->rope.scaling;
+  double stretched = context;
+  if (scaling.type == Type::kLinear && config->windows.rope_theta == 0) {
+    stretched = context * scaling.factor;
+  } else if (scaling.type == Type::kYarn) {
+    stretched = std::max(
+        stretched, scaling.original_max_position_embeddings * scaling.factor);
+  }
+  if (!(stretched >= 1 && stretched <= kMaxContext)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "factor ", scaling.factor, " of rope scaling makes a ", "context of ",
+        stretched, " positions, expected 1 to ", kMaxContext));
+  }
+  context = static_cast<int>(stretched);
+  return absl::OkStatus();
+}
+
+absl::Status ReadRopeFields(const Family& family, const Json& json,
+                            ModelConfig* config) {
   config->windows.rope_theta = family.rope.local_theta;
   config->rope.share = family.rope.share;
   NACRE_ASSIGN_OR_RETURN(config->rope.theta,
@@ -298,6 +327,18 @@ absl::Status ParseRope(const Family& family, const Json& json,
   if (has_old) return ReadRopeObject(json, "rope_scaling", config);
   if (has_new) return ReadRopeObject(json, "rope_parameters", config);
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ParseRope(const Family& family, const Json& json,
+                       ModelConfig* config) {
+  if (config->embedding.has_positions) {
+    config->rope.share = 0;
+    return absl::OkStatus();
+  }
+  NACRE_RETURN_IF_ERROR(ReadRopeFields(family, json, config));
+  return StretchContext(json, config);
 }
 
 }  // namespace nacre::model

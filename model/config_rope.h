@@ -15,7 +15,10 @@ namespace nacre::model {
 // Reads rope_theta and partial_rotary_factor by the family's names, and
 // "rope_scaling" or "rope_parameters" of newer folders, which hold them, too,
 // by these. Nothing turns where positions are learned. `config` has its shapes.
-// Errors as of ParseConfig.
+// `max_position_embeddings` becomes the context that the scaling makes room
+// for, as vLLM counts it: times the factor if linear, original_... times the
+// factor for yarn if that is more. "nacre_context_length" says it in place of
+// these, as GGUF files do. Errors as of ParseConfig.
 absl::Status ParseRope(const Family& family, const Json& json,
                        ModelConfig* config);
 

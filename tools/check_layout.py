@@ -161,7 +161,6 @@ TESTED_BY = {
     "chat/render_context.cc": "tests/chat/limits_test.cc",
     "kernels/nccl_group.cc": "tests/kernels/nccl_collective_test.cc",
     "model/config_fields.cc": "tests/model/config_test.cc",
-    "model/config_rope.cc": "tests/model/config_test.cc",
     "model/draft_files.cc": "tests/model/medusa_heads_test.cc",
     "model/first_forward.cc": "tests/worker/process/own_draft_kinds_test.cc",
     "model/draft_tensors.cc": "tests/model/eagle_model_test.cc",

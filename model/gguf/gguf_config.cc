@@ -175,6 +175,8 @@ absl::Status SetScaling(const Contents& contents, const std::string& prefix,
   const std::string key =
       metadata.Has(old_factor) ? old_factor : scaling + "factor";
   NACRE_ASSIGN_OR_RETURN(const double factor, Written(metadata, key));
+  // llama.cpp's context: its converter writes max_position_embeddings.
+  (*config)["nacre_context_length"] = (*config)["max_position_embeddings"];
   Json& written = (*config)["rope_scaling"];
   written = {{"rope_type", std::string(type)}, {"factor", factor}};
   const std::string original = scaling + "original_context_length";

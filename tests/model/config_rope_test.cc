@@ -1,0 +1,130 @@
+#include "model/config_rope.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "model/config.h"
+#include "nlohmann/json.hpp"
+
+namespace nacre::model {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json Minimal() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"hidden_size", 96},
+          {"intermediate_size", 100},
+          {"num_hidden_layers", 3},
+          {"num_attention_heads", 6},
+          {"vocab_size", 301}};
+}
+
+int ContextOf(const json& fields) {
+  json config = Minimal();
+  config.update(fields);
+  const auto parsed = ParseConfig(config.dump());
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  return parsed.ok() ? parsed->max_position_embeddings : 0;
+}
+
+// Of both names of the object.
+int ScaledContext(int max_positions, const json& rope) {
+  const int old = ContextOf(
+      {{"max_position_embeddings", max_positions}, {"rope_scaling", rope}});
+  EXPECT_EQ(ContextOf({{"max_position_embeddings", max_positions},
+                       {"rope_parameters", rope}}),
+            old);
+  return old;
+}
+
+// As vLLM counts: Vicuna 1.5 16k, Qwen2.5 with the lines of its README, configs
+// that say the context, too.
+TEST(ConfigRopeTest, ScalingMakesRoomForMorePositions) {
+  EXPECT_EQ(ScaledContext(4096, {{"type", "linear"}, {"factor", 4.0}}), 16384);
+  const json yarn = {{"type", "yarn"},
+                     {"factor", 4.0},
+                     {"original_max_position_embeddings", 32768}};
+  EXPECT_EQ(ScaledContext(32768, yarn), 131072);
+  EXPECT_EQ(ScaledContext(131072, yarn), 131072);
+  EXPECT_EQ(ScaledContext(131080, yarn), 131080);
+  EXPECT_EQ(ScaledContext(1000, {{"rope_type", "yarn"}, {"factor", 2.5004}}),
+            2500);
+  EXPECT_EQ(ScaledContext(1000, {{"rope_type", "linear"}, {"factor", 0.5}}),
+            500);
+}
+
+TEST(ConfigRopeTest, OtherScalingsSayTheContextThatTheyHave) {
+  EXPECT_EQ(ScaledContext(4096, {{"type", "dynamic"}, {"factor", 4.0}}), 4096);
+  EXPECT_EQ(ScaledContext(131072, {{"rope_type", "llama3"},
+                                   {"factor", 8.0},
+                                   {"original_max_position_embeddings", 8192}}),
+            131072);
+  const json ones(8, 1.0);
+  EXPECT_EQ(ScaledContext(4096, {{"type", "longrope"},
+                                 {"short_factor", ones},
+                                 {"long_factor", ones},
+                                 {"original_max_position_embeddings", 1024}}),
+            4096);
+  // Gemma 3's layers without a window have the factor.
+  EXPECT_EQ(
+      ContextOf({{"architectures", {"Gemma3ForCausalLM"}},
+                 {"head_dim", 16},
+                 {"num_key_value_heads", 6},
+                 {"max_position_embeddings", 131072},
+                 {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}}),
+      131072);
+}
+
+TEST(ConfigRopeTest, WhatTurnsGoesByTheContextBeforeScaling) {
+  json config = Minimal();
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
+  const auto parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->rope.scaling.original_max_position_embeddings, 2048);
+  EXPECT_EQ(parsed->max_position_embeddings, 8192);
+}
+
+TEST(ConfigRopeTest, TheContextHasLimits) {
+  for (const double factor : {1e-9, 1e9}) {
+    json config = Minimal();
+    config["rope_scaling"] = {{"type", "linear"}, {"factor", factor}};
+    EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+                HasSubstr("positions, expected 1 to 16777216"));
+  }
+}
+
+// A window that is longer than pre-training's context, but not than this one.
+TEST(ConfigRopeTest, AWindowLimitsAStretchedContext) {
+  json config = Minimal();
+  config["architectures"] = {"MistralForCausalLM"};
+  config["num_key_value_heads"] = 6;
+  config["max_position_embeddings"] = 4096;
+  config["sliding_window"] = 4096;
+  EXPECT_EQ(ParseConfig(config.dump())->window(0), 0);
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(ParseConfig(config.dump())->window(0), 4096);
+}
+
+TEST(ConfigRopeTest, YarnTakesZeroForAbsent) {
+  json config = Minimal();
+  json& rope = config["rope_scaling"];
+  rope = {{"type", "yarn"}, {"factor", 4.0}};
+  const double magnitude = ParseConfig(config.dump())->rope.scaling.magnitude;
+  rope.update({{"mscale", 0.7},
+               {"mscale_all_dim", 0},
+               {"beta_fast", 0.0},
+               {"beta_slow", 0}});
+  const auto zero = ParseConfig(config.dump());
+  ASSERT_TRUE(zero.ok()) << zero.status();
+  EXPECT_EQ(zero->rope.scaling.magnitude, magnitude);
+  EXPECT_EQ(zero->rope.scaling.beta_fast, 32.0);
+  EXPECT_EQ(zero->rope.scaling.beta_slow, 1.0);
+  rope["mscale_all_dim"] = 0.9;
+  EXPECT_NE(ParseConfig(config.dump())->rope.scaling.magnitude, magnitude);
+}
+
+}  // namespace
+}  // namespace nacre::model
