@@ -28,9 +28,10 @@ absl::Status Named(const std::string& path, const absl::Status& status) {
                       absl::StrCat(path, ": ", status.message()));
 }
 
-absl::StatusOr<std::optional<std::string>> ReadIfThere(const std::string& path,
-                                                       int64_t max_bytes) {
-  auto text = ReadFile(path, max_bytes);
+absl::StatusOr<std::optional<std::string>> ReadIfThere(
+    const std::string& path, int64_t max_bytes, bool may_be_pipe = false) {
+  auto text = may_be_pipe ? ReadFile(path, max_bytes)
+                          : ReadRegularFile(path, max_bytes);
   if (text.ok()) return std::optional<std::string>(*std::move(text));
   if (absl::IsNotFound(text.status())) return std::optional<std::string>();
   return text.status();
@@ -149,7 +150,7 @@ std::string ConfigPath(const TemplateFiles& files) {
 absl::StatusOr<Json> ReadConfig(const TemplateFiles& files) {
   const std::string path = ConfigPath(files);
   if (!files.tokenizer_config.empty()) {
-    NACRE_RETURN_IF_ERROR(ReadFile(path, kMaxConfigBytes).status());
+    NACRE_RETURN_IF_ERROR(ReadRegularFile(path, kMaxConfigBytes).status());
   }
   return ReadObject(path);
 }
@@ -177,7 +178,7 @@ absl::StatusOr<std::optional<ChatTemplates>> LoadChatTemplates(
   for (const std::string& path : {files.file, beside}) {
     if (path.empty()) continue;
     NACRE_ASSIGN_OR_RETURN(std::optional<std::string> source,
-                           ReadIfThere(path, max_bytes));
+                           ReadIfThere(path, max_bytes, path == files.file));
     if (source.has_value()) {
       NACRE_ASSIGN_OR_RETURN(ChatTemplate plain,
                              ParseFrom(path, *source, options));

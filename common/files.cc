@@ -32,6 +32,19 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path,
+                                            int64_t max_bytes) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::fifo || type == fs::file_type::socket ||
+      type == fs::file_type::character || type == fs::file_type::block) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is not a regular file"));
+  }
+  return ReadFile(path, max_bytes);
+}
+
 absl::Status WriteFile(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << content << "\n";

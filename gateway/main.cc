@@ -39,13 +39,15 @@
 namespace nacre::gateway {
 namespace {
 
+constexpr int64_t kMaxDefaultsBytes = 1 << 20;
 // How long the start waits for coordinators: without them it goes on.
 constexpr absl::Duration kFirstAnswers = absl::Seconds(5);
 
 absl::StatusOr<SamplingDefaults> LoadDefaults(const std::string& model_dir) {
   const std::string path = model_dir + "/generation_config.json";
   if (!std::filesystem::exists(path)) return SamplingDefaults();
-  NACRE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  NACRE_ASSIGN_OR_RETURN(const std::string text,
+                         ReadRegularFile(path, kMaxDefaultsBytes));
   return ReadSamplingDefaults(text);
 }
 

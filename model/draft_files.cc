@@ -55,7 +55,7 @@ std::string DraftFolder(const std::string& path) {
 absl::StatusOr<Json> ReadDraftObject(const std::string& folder,
                                      const std::string& name) {
   const std::string path = PathIn(folder, name);
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxJsonBytes);
   if (absl::IsNotFound(text.status())) return Json::object();
   NACRE_RETURN_IF_ERROR(text.status());
   return ParseJsonObject(*text, path);

@@ -26,7 +26,8 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 28;
 // but cannot be read.
 absl::StatusOr<std::optional<std::string>> ReadIfThere(
     const std::string& path) {
-  absl::StatusOr<std::string> content = ReadFile(path, kMaxFileBytes);
+  absl::StatusOr<std::string> content =
+      ReadRegularFile(path, kMaxFileBytes);
   if (absl::IsNotFound(content.status())) return std::optional<std::string>();
   if (!content.ok()) return content.status();
   return std::optional<std::string>(*std::move(content));

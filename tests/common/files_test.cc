@@ -1,6 +1,7 @@
 #include "common/files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -40,6 +41,29 @@ TEST_F(FilesTest, NamesTheLimitOfALongFile) {
   const absl::Status status = ReadFile(path, 4).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(status.message(), path + " has 5 bytes, expected 0 to 4");
+}
+
+// A pipe would wait for a writer, a device never end.
+TEST_F(FilesTest, RegularFilesAreReadThroughLinksAndPipesAtOnceNot) {
+  const std::string path = folder_ + "/file";
+  EXPECT_EQ(ReadRegularFile(path, 9).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadRegularFile(folder_, 9).status().code(),
+            absl::StatusCode::kNotFound);
+  std::filesystem::create_symlink(path, folder_ + "/link");
+  EXPECT_EQ(ReadRegularFile(folder_ + "/link", 9).status().code(),
+            absl::StatusCode::kNotFound);
+  std::ofstream(path) << "12345";
+  EXPECT_EQ(*ReadRegularFile(path, 5), "12345");
+  EXPECT_EQ(*ReadRegularFile(folder_ + "/link", 5), "12345");
+  EXPECT_EQ(ReadRegularFile(path, 4).status().code(),
+            absl::StatusCode::kDataLoss);
+  ASSERT_EQ(mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
+  for (const std::string& other :
+       {folder_ + "/pipe", std::string("/dev/zero")}) {
+    EXPECT_EQ(ReadRegularFile(other, 9).status(),
+              absl::InvalidArgumentError(other + " is not a regular file"));
+  }
 }
 
 TEST_F(FilesTest, WritesAndReportsFailure) {

@@ -2,11 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -93,6 +95,23 @@ TEST_F(MappedFileTest, AnyPartCanBeGivenBack) {
   }
   file_->GiveBack({});
   EXPECT_TRUE(HasAllBytes());
+}
+
+// A pipe would wait for a writer.
+TEST_F(MappedFileTest, OpensRegularFilesAndLinksToThemAlone) {
+  const std::string link = path_ + "_link";
+  std::filesystem::create_symlink(path_, link);
+  const auto linked = MappedFile::Open(link);
+  ASSERT_TRUE(linked.ok()) << linked.status();
+  EXPECT_EQ((*linked)->bytes().size(), kBytes);
+  std::filesystem::remove(link);
+  ASSERT_EQ(mkfifo(link.c_str(), 0600), 0);
+  for (const std::string& path :
+       {link, std::string("/dev/zero"), ::testing::TempDir()}) {
+    EXPECT_EQ(MappedFile::Open(path).status(),
+              absl::InvalidArgumentError(path + " is not a regular file"));
+  }
+  std::filesystem::remove(link);
 }
 
 TEST_F(MappedFileTest, NothingElseCan) {

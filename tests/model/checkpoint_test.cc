@@ -1,6 +1,9 @@
 #include "model/checkpoint.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -156,6 +159,25 @@ TEST_F(CheckpointTest, RefusesADeepIndex) {
              std::string(200'000, ']') + "}");
   EXPECT_THAT(OpenError(), HasSubstr("model.safetensors.index.json: JSON is "
                                      "nested deeper than 64"));
+}
+
+// A pipe would wait for a writer. Links are what caches are made of.
+TEST_F(CheckpointTest, RefusesPipesAndFollowsLinks) {
+  WriteIndex(R"({"a": "one.safetensors"})");
+  for (const char* name : {"/one.safetensors", "/model.safetensors.index.json",
+                           "/model.safetensors", "/config.json"}) {
+    const std::string path = dir_ + name;
+    if (std::filesystem::exists(path)) std::filesystem::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    EXPECT_THAT(OpenError(), HasSubstr(path + " is not a regular file"));
+    std::filesystem::remove(path);
+    if (name == std::string("/one.safetensors")) {
+      const std::string blob = nacre::testing::TestFolder("blobs") + "/blob";
+      WriteShard(blob, {"a", kernels::DType::kF32, {3}});
+      std::filesystem::create_symlink(blob, path);
+      EXPECT_EQ(OpenError(), "OK");
+    }
+  }
 }
 
 TEST_F(CheckpointTest, FingerprintChangesWithConfigTableAndWeights) {

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -94,6 +95,26 @@ TEST_F(LoadTokenizerTest, RefusesADeepFile) {
   Write("tokenizer_config.json", deep);
   ExpectError(absl::StatusCode::kInvalidArgument, "/tokenizer_config.json",
               "nested deeper than 64");
+}
+
+// A file that waits for a writer, or never ends.
+TEST_F(LoadTokenizerTest, RefusesWhatIsNoRegularFile) {
+  for (const char* name :
+       {"/tokenizer.model", "/tokenizer.json", "/tokenizer_config.json"}) {
+    const std::string path = dir_ + name;
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    ExpectError(absl::StatusCode::kInvalidArgument, name,
+                "is not a regular file");
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink("/dev/zero", path);
+    ExpectError(absl::StatusCode::kInvalidArgument, name,
+                "is not a regular file");
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink(dir_ + "/elsewhere", path);
+  }
+  Write("elsewhere", "{");
+  ExpectError(absl::StatusCode::kInvalidArgument, "/tokenizer_config.json",
+              "not valid JSON");
 }
 
 TEST_F(LoadTokenizerTest, ReadsTokensAsStringsAndAsObjects) {
