@@ -16,6 +16,7 @@
 #include "model/logprobs.h"
 #include "model/model_backend.h"
 #include "tokenizer/tokenizer.h"
+#include "worker/process/memory_check.h"
 
 namespace nacre::tools {
 namespace {
@@ -82,6 +83,14 @@ absl::StatusOr<PerplexityResult> MeasurePerplexity(
   model::ModelOptions model_options;
   model_options.kv_cache_bytes = kKvCacheBytes;
   model_options.progress = options.progress;
+  model_options.step_rows = kChunkRows;
+  model_options.admit = [&options](const model::MemoryNeeds& needs) {
+    const std::vector<MemoryLimit> limits = MemoryLimits(options.memory);
+    NACRE_RETURN_IF_ERROR(worker::CheckMemory(needs, limits));
+    const std::string warning = worker::MemoryWarning(needs, limits);
+    if (options.warn && !warning.empty()) options.warn(warning);
+    return absl::OkStatus();
+  };
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<model::LanguageModel> model,
       model::LoadModel(options.model_dir, backend.get(), model_options));

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/memory_limit.h"
 #include "kernels/backend_factory.h"
 #include "model/progress.h"
 
@@ -23,6 +24,8 @@ struct PerplexityOptions {
   std::vector<std::string> texts;
   kernels::BackendOptions backend;
   model::ProgressCallback progress;  // may be empty; stages "weights", "texts"
+  std::function<void(absl::string_view)> warn;  // may be empty
+  MemoryFiles memory;
 };
 
 struct PerplexityResult {
@@ -39,9 +42,9 @@ struct PerplexityResult {
 };
 
 // Every token of a text but its first is predicted from all before it; the
-// first is the model's BOS where it has one. Errors of the checkpoint and the
-// tokenizer; INVALID_ARGUMENT if no text has two tokens; DATA_LOSS if a token's
-// probability is no number > 0.
+// first is the model's BOS where it has one. Errors of the checkpoint, the
+// tokenizer and worker::CheckMemory; INVALID_ARGUMENT if no text has two
+// tokens; DATA_LOSS if a token's probability is no number > 0.
 absl::StatusOr<PerplexityResult> MeasurePerplexity(
     const PerplexityOptions& options);
 

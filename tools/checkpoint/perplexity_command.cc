@@ -82,6 +82,9 @@ int PerplexityCommand(const std::vector<std::string>& args,
     options.texts.resize(static_cast<size_t>(limit));
   }
   options.progress = terminal.PercentProgress();
+  options.warn = [&terminal](absl::string_view warning) {
+    terminal.err << "warning: " << warning << std::endl;
+  };
   const auto result = MeasurePerplexity(options);
   terminal.EndProgress();
   if (!result.ok()) return terminal.Fail(result.status());

@@ -115,6 +115,32 @@ TEST(PerplexityTest, PassesOnTheErrorsOfTheCheckpoint) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// As a worker does: before the weights are loaded.
+TEST(PerplexityTest, AModelThatDoesNotFitIsNotLoaded) {
+  PerplexityOptions options;
+  options.model_dir = kTarget;
+  options.texts = {"a b"};
+  options.memory = {{"/no/file", "/no/folder"},
+                    nacre::testing::TestFolder("little_memory") + "/meminfo"};
+  int stages = 0;
+  std::string warning;
+  options.progress = [&](absl::string_view, double) { ++stages; };
+  options.warn = [&](absl::string_view text) { warning = std::string(text); };
+  nacre::testing::WriteFile(options.memory.machine, "MemTotal: 100 kB\n");
+  const absl::Status status = MeasurePerplexity(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the limit is 102400 (the machine)"));
+  EXPECT_EQ(stages, 0);
+  EXPECT_EQ(warning, "");
+
+  nacre::testing::WriteFile(options.memory.machine,
+                            "MemTotal: 100000 kB\nMemAvailable: 100 kB\n");
+  EXPECT_TRUE(MeasurePerplexity(options).ok());
+  EXPECT_GT(stages, 0);
+  EXPECT_THAT(warning, HasSubstr("102400 are available (the machine)"));
+}
+
 TEST(ParseTextsTest, ReadsTextOrPrompt) {
   const auto texts = ParseTexts(
       "f", "{\"text\": \"a\", \"prompt\": \"b\"}\n\n{\"prompt\": \"c\"}\n");
