@@ -97,6 +97,18 @@ TEST_F(LoadTokenizerTest, RefusesADeepFile) {
               "nested deeper than 64");
 }
 
+TEST_F(LoadTokenizerTest, SaysHowFormsThatAreUnreadAreConverted) {
+  Write("qwen.tiktoken", "IQ== 0\nIg== 1\n");
+  ExpectError(absl::StatusCode::kNotFound, "; qwen.tiktoken is a tiktoken",
+              "save_pretrained");
+  Write("vocab.json", "{}");
+  ExpectError(absl::StatusCode::kNotFound, "; vocab.json and merges.txt",
+              "save_pretrained");
+  Write("tokenizer.model", "IQ== 0\nIg== 1\n");
+  ExpectError(absl::StatusCode::kUnimplemented,
+              "/tokenizer.model: a tiktoken vocabulary", "save_pretrained");
+}
+
 // A file that waits for a writer, or never ends.
 TEST_F(LoadTokenizerTest, RefusesWhatIsNoRegularFile) {
   for (const char* name :
