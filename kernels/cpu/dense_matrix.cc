@@ -121,7 +121,7 @@ bool DenseMatrix::SampleHasCodes(const StackedWeights& weights) const {
                        PackUnit<BF16Pair>(rows, unit, pairs.get());
                      });
     CodedUnit codes;
-    ChooseExponents(pairs.get(), steps, &codes);
+    ChooseHighBytes(pairs.get(), steps, &codes);
     kernels_.coded->encode(pairs.get(), steps, codes, coded.get(), &patches);
   }
   return patches.size() * kWeightsPerPatch <= unit_weights() * samples;
@@ -147,7 +147,7 @@ absl::StatusOr<bool> DenseMatrix::Code(const StackedWeights& weights,
                      [&](const StackedWeights& rows, int unit) {
                        if (count > most) return;
                        PackUnit<BF16Pair>(rows, unit, pairs.get());
-                       ChooseExponents(pairs.get(), steps, &units[unit]);
+                       ChooseHighBytes(pairs.get(), steps, &units[unit]);
                        kernels_.coded->encode(
                            pairs.get(), steps, units[unit],
                            codes + unit * steps * kCodedStepBytes,

@@ -28,7 +28,7 @@ constexpr int kMaxTileRowsF32 = 3;
 constexpr int kMaxTileRowsBF16 = 2;
 #endif
 
-struct DenseCells {
+struct DenseCells : CellDefaults {
   static constexpr size_t kUnitOutputs = kUnitVectors * hn::MaxLanes(F32());
   static constexpr size_t kStepBytes = kUnitOutputs * sizeof(float);
   static constexpr size_t kTailBytes = 0;

@@ -1,6 +1,6 @@
 // The products of pairs of AVX-512 (gemm_avx512bf16.cc) of weights in 12 bits,
-// which are decoded between memory and registers: VBMI looks up the exponents
-// of 64 codes in an instruction.
+// which are decoded between memory and registers: VBMI looks up 64 codes in an
+// instruction.
 
 #include "hwy/base.h"
 #include "kernels/cpu/coded_weights.h"
@@ -29,46 +29,32 @@ namespace {
 struct CodedCells : PairCells {
   static constexpr size_t kStepBytes = kCodedStepBytes;
   static constexpr size_t kBytes = kCellPairs * kStepBytes;
+  static constexpr size_t kChunkBytes = 16 << 10;
 };
 static_assert(kCodedStepWeights * sizeof(uint16_t) == PairCells::kStepBytes);
 
-// A unit's exponents, in registers. A look-up takes the last 6 bits of a byte:
-// 16 entries four times, and what lies above a code does not matter.
-struct Exponents {
-  explicit Exponents(const CodedUnit& unit)
-      : low(Repeat(unit.low)), high(Repeat(unit.high)) {}
-  static __m512i Repeat(const uint8_t* table) {
-    return _mm512_broadcast_i32x4(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
-  }
-
-  const __m512i low;
-  const __m512i high;
-};
-
-// mask ? a : b, bit by bit.
-inline __m512i Select(__m512i mask, __m512i a, __m512i b) {
-  return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
+// A unit's high bytes, in a register. A look-up takes the last 6 bits of a
+// byte: 16 entries four times, and what lies above a code does not matter.
+inline __m512i LoadHighBytes(const CodedUnit& unit) {
+  return _mm512_broadcast_i32x4(
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(unit.high)));
 }
 
-// 64 weights: their signs and fractions, and what their codes stand for.
-inline void Join(__m512i signs, __m512i codes, const Exponents& exponents,
-                 __m512i* out) {
-  const __m512i fraction = _mm512_set1_epi8(0x7F);
-  const __m512i low =
-      Select(fraction, signs, _mm512_permutexvar_epi8(codes, exponents.low));
-  const __m512i high =
-      Select(fraction, _mm512_permutexvar_epi8(codes, exponents.high), signs);
+// 64 weights: their low bytes, and what their codes stand for. (These
+// instructions and the products compete for units. Measured on Zen 4: 7 of them
+// for 16 products or more cost nothing, 13 do.)
+inline void Join(__m512i low, __m512i codes, __m512i high_bytes, __m512i* out) {
+  const __m512i high = _mm512_permutexvar_epi8(codes, high_bytes);
   out[0] = _mm512_unpacklo_epi8(low, high);
   out[1] = _mm512_unpackhi_epi8(low, high);
 }
 
 // The weights of a step in 16 bits.
-inline void Decode(const char* from, const Exponents& exponents,
+inline void Decode(const char* from, __m512i high_bytes,
                    __m512i (&weights)[kUnitVectors]) {
   const __m512i codes = _mm512_load_si512(from + 128);
-  Join(_mm512_load_si512(from), codes, exponents, weights);
-  Join(_mm512_load_si512(from + 64), _mm512_srli_epi16(codes, 4), exponents,
+  Join(_mm512_load_si512(from), codes, high_bytes, weights);
+  Join(_mm512_load_si512(from + 64), _mm512_srli_epi16(codes, 4), high_bytes,
        weights + 2);
 }
 
@@ -80,17 +66,18 @@ const WeightPatch* FindPatch(const CodedUnit& unit, size_t step) {
 }
 
 // Puts a step's patches where they belong; returns the first of a later step.
-const WeightPatch* Apply(const WeightPatch* patch, const WeightPatch* end,
-                         __m512i (&weights)[kUnitVectors]) {
-  alignas(64) uint16_t values[kCodedStepWeights];
-  for (int i = 0; i < kUnitVectors; ++i) {
-    _mm512_store_si512(values + size_t{32} * i, weights[i]);
-  }
+inline const WeightPatch* Apply(const WeightPatch* patch,
+                                const WeightPatch* end,
+                                __m512i (&weights)[kUnitVectors]) {
   const uint32_t step = patch->step;
   for (; patch != end && patch->step == step; ++patch) {
-    values[patch->place] = patch->value;
+    const __m512i value = _mm512_set1_epi16(static_cast<int16_t>(patch->value));
+    for (int i = 0; i < kUnitVectors; ++i) {
+      const __mmask32 mask =
+          patch->place / 32 == i ? __mmask32{1} << patch->place % 32 : 0;
+      weights[i] = _mm512_mask_blend_epi16(mask, weights[i], value);
+    }
   }
-  LoadPairs(reinterpret_cast<const char*>(values), weights);
   return patch;
 }
 
@@ -100,7 +87,7 @@ void RunCoded(const GemmSegment& s) {
   PairSums<kRows> sums;
   LoadSums(s.sums, sums);
   const CodedUnit& unit = s.coded[s.unit];
-  const Exponents exponents(unit);
+  const __m512i high_bytes = LoadHighBytes(unit);
   const char* w = s.weights;
   const char* ahead = s.ahead;
   const char* x = s.x;
@@ -113,7 +100,7 @@ void RunCoded(const GemmSegment& s) {
     FetchAhead<kLines>(ahead, s.is_far);
     ahead += s.ahead_step;
     __m512i weights[kUnitVectors];
-    Decode(w, exponents, weights);
+    Decode(w, high_bytes, weights);
     if (step == next_patch) {
       patch = Apply(patch, patches_end, weights);
       next_patch = patch == patches_end ? end : patch->step;
@@ -130,82 +117,28 @@ constexpr RunGemmSegment kCodedRuns[PairCells::kTileRows] = {
     RunCoded<1, kLines>, RunCoded<2, kLines>, RunCoded<3, kLines>,
     RunCoded<4, kLines>, RunCoded<5, kLines>, RunCoded<6, kLines>};
 
-// Cells [begin, end) of a unit in 16 bits.
-void DecodeCells(const char* from, const CodedUnit& unit, size_t begin,
-                 size_t end, char* out) {
-  const Exponents exponents(unit);
-  const WeightPatch* patch = FindPatch(unit, begin * kCellPairs);
-  for (size_t step = begin * kCellPairs; step < end * kCellPairs; ++step) {
-    FetchAhead<CodedCells::kStepBytes / 64>(from + kFarBytes, /*is_far=*/true);
-    __m512i weights[kUnitVectors];
-    Decode(from, exponents, weights);
-    if (patch != unit.patches_end && patch->step == step) {
-      patch = Apply(patch, unit.patches_end, weights);
-    }
-    for (int i = 0; i < kUnitVectors; ++i) {
-      _mm512_store_si512(out + size_t{64} * i, weights[i]);
-    }
-    from += CodedCells::kStepBytes;
-    out += PairCells::kStepBytes;
-  }
-}
-
-// More rows than that pass what is decoded once, into the level-2 cache: a
-// twentieth less arithmetic, but memory waits meanwhile.
-constexpr int kMostRowsWithoutDecoding = 256;
-
-void MultiplyDecoded(const GemmArgs& args, int unit_begin, int unit_end) {
-  constexpr size_t kCells = 128;
-  alignas(64) char decoded[kCells * PairCells::kBytes];
-  const RowTiling tiling(args.rows, PairCells::kTileRows);
-  for (int unit = unit_begin; unit < unit_end; ++unit) {
-    const char* const from =
-        args.weights + unit * args.cells * CodedCells::kBytes;
-    for (size_t c = 0; c < args.cells; c += kCells) {
-      const UnitCells cells = {unit, c, std::min(c + kCells, args.cells),
-                               decoded};
-      DecodeCells(from + c * CodedCells::kBytes, args.coded[unit], c, cells.end,
-                  decoded);
-      for (int t = 0; t < tiling.count; t += PairCells::kTilesTogether) {
-        // Nearer than the level-2 cache, if all tiles share the fetching.
-        const int tile_end =
-            std::min(t + PairCells::kTilesTogether, tiling.count);
-        const bool is_full = tile_end - t == PairCells::kTilesTogether;
-        MultiplyCells<PairCells>(args, cells, tiling, t, tile_end,
-                                 is_full ? Fetch::kNear : Fetch::kNothing,
-                                 is_full ? kPairRuns<1> : kPairRuns<0>);
-      }
-    }
-  }
-}
-
 void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
-  if (args.rows > kMostRowsWithoutDecoding) {
-    MultiplyDecoded(args, unit_begin, unit_end);
-  } else {
-    MultiplyUnits<CodedCells>(
-        args, unit_begin, unit_end,
-        {kCodedRuns<3>, kCodedRuns<2>, kCodedRuns<1>, FetchesFar});
-  }
+  MultiplyUnits<CodedCells>(
+      args, unit_begin, unit_end,
+      {kCodedRuns<3>, kCodedRuns<2>, kCodedRuns<1>, FetchesFar});
 }
 
-// The code of each exponent, and 0 of those without.
+// The code of each high byte, and 0 of those without.
 struct Codes {
   explicit Codes(const CodedUnit& unit) {
     alignas(64) uint8_t codes[256] = {};
-    for (int code = kExponentCodes - 1; code >= 0; --code) {
-      codes[unit.high[code] << 1 | unit.low[code] >> 7] =
-          static_cast<uint8_t>(code);
+    for (int code = kHighBytes - 1; code >= 0; --code) {
+      codes[unit.high[code]] = static_cast<uint8_t>(code);
     }
     for (int i = 0; i < 4; ++i) {
       tables[i] = _mm512_load_si512(codes + size_t{64} * i);
     }
   }
-  __m512i Of(__m512i exponents) const {
+  __m512i Of(__m512i high) const {
     return _mm512_mask_blend_epi8(
-        _mm512_movepi8_mask(exponents),
-        _mm512_permutex2var_epi8(tables[0], exponents, tables[1]),
-        _mm512_permutex2var_epi8(tables[2], exponents, tables[3]));
+        _mm512_movepi8_mask(high),
+        _mm512_permutex2var_epi8(tables[0], high, tables[1]),
+        _mm512_permutex2var_epi8(tables[2], high, tables[3]));
   }
 
   __m512i tables[4];
@@ -213,24 +146,21 @@ struct Codes {
 
 // 64 weights: Join's inputs, and which of them have no code.
 struct Split {
-  Split(const uint16_t* from, const Codes& table, const Exponents& exponents) {
+  Split(const uint16_t* from, const Codes& table, __m512i high_bytes) {
     const __m512i byte = _mm512_set1_epi16(0xFF);
     const __m512i a = _mm512_load_si512(from);
     const __m512i b = _mm512_load_si512(from + 32);
-    const __m512i low = _mm512_packus_epi16(_mm512_and_si512(a, byte),
-                                            _mm512_and_si512(b, byte));
-    const __m512i high =
-        _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
-    signs = Select(_mm512_set1_epi8(0x7F), low, high);
-    codes = table.Of(Select(_mm512_set1_epi8(1), _mm512_srli_epi16(low, 7),
-                            _mm512_add_epi8(high, high)));
+    low = _mm512_packus_epi16(_mm512_and_si512(a, byte),
+                              _mm512_and_si512(b, byte));
+    codes = table.Of(
+        _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8)));
     __m512i again[2];
-    Join(signs, codes, exponents, again);
+    Join(low, codes, high_bytes, again);
     lost = ~(_mm512_cmpeq_epi16_mask(again[0], a) |
              uint64_t{_mm512_cmpeq_epi16_mask(again[1], b)} << 32);
   }
 
-  __m512i signs;
+  __m512i low;
   __m512i codes;
   uint64_t lost;  // by place
 };
@@ -238,12 +168,12 @@ struct Split {
 void Encode(const uint16_t* weights, size_t steps, const CodedUnit& unit,
             uint8_t* coded, std::vector<WeightPatch>* patches) {
   const Codes table(unit);
-  const Exponents exponents(unit);
+  const __m512i high_bytes = LoadHighBytes(unit);
   for (size_t step = 0; step < steps; ++step) {
     __m512i codes[2];
     for (int half = 0; half < 2; ++half) {
-      const Split split(weights + size_t{64} * half, table, exponents);
-      _mm512_store_si512(coded + size_t{64} * half, split.signs);
+      const Split split(weights + size_t{64} * half, table, high_bytes);
+      _mm512_store_si512(coded + size_t{64} * half, split.low);
       codes[half] = split.codes;
       for (uint64_t lost = split.lost; lost != 0; lost &= lost - 1) {
         const int place = 64 * half + __builtin_ctzll(lost);

@@ -41,9 +41,17 @@ enum class Fetch { kNothing, kNear, kFar };
 inline constexpr size_t kNearBytes = 8192;
 inline constexpr size_t kFarBytes = 16384;
 
-// Weights of a chunk, in the level-1 cache, and of a block, in the level-2.
-inline constexpr size_t kChunkBytes = 12 << 10;
+// Weights of a block, in the level-2 cache.
 inline constexpr size_t kBlockBytes = size_t{256} << 10;
+
+// What a type of cells may have otherwise.
+struct CellDefaults {
+  // Weights of a chunk, in the level-1 cache.
+  static constexpr size_t kChunkBytes = 12 << 10;
+  // Whether a unit's place in y is fetched before it is multiplied: else
+  // arithmetic of a few rows waits until stores have brought it.
+  static constexpr bool kFetchesOutputs = false;
+};
 
 // One product y = x W^T over packed operands.
 struct GemmArgs {
@@ -114,47 +122,45 @@ void FetchRows(const GemmArgs& args, const RowTiling& tiling, int tile,
   }
 }
 
-// Cells [begin, end) of a unit, which lie at `weights`.
-struct UnitCells {
-  int unit;
-  size_t begin;
-  size_t end;
-  const char* weights;
-};
+// `count` outputs of `rows` rows from y on, to be written.
+inline void FetchOutputs(const float* y, size_t rows, size_t stride,
+                         size_t count) {
+  for (size_t row = 0; row < rows; ++row, y += stride) {
+    for (size_t i = 0; i < count; i += 64 / sizeof(float)) {
+      __builtin_prefetch(y + i, 1);
+    }
+  }
+}
 
-// Tiles [tile_begin, tile_end) times some cells of one unit, added to y but for
-// the first cells.
+// Tiles [tile_begin, tile_end) times one unit.
 template <class Cells>
-void MultiplyCells(const GemmArgs& args, const UnitCells& cells,
-                   const RowTiling& tiling, int tile_begin, int tile_end,
-                   Fetch fetch, const RunGemmSegment* run) {
+void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
+                  int tile_begin, int tile_end, Fetch fetch,
+                  const RunGemmSegment* run) {
   constexpr size_t kOutputs = Cells::kUnitOutputs;
   constexpr size_t kChunkCells =
-      std::max<size_t>(1, kChunkBytes / Cells::kBytes);
+      std::max<size_t>(1, Cells::kChunkBytes / Cells::kBytes);
   alignas(64) float sums[Cells::kTilesTogether * Cells::kTileRows * kOutputs];
   const int first_row = tiling.begin(tile_begin);
   const size_t num_rows =
       static_cast<size_t>(tiling.begin(tile_end) - first_row);
   const size_t tiles = static_cast<size_t>(tile_end - tile_begin);
-  const size_t first_output = cells.unit * kOutputs;
+  const size_t first_output = unit * kOutputs;
   const size_t count = std::min(kOutputs, args.outputs - first_output);
   float* const y = args.y + size_t{1} * first_row * args.outputs + first_output;
   std::fill_n(sums, num_rows * kOutputs, 0.0f);
-  for (size_t row = 0; row < num_rows && cells.begin > 0; ++row) {
-    std::memcpy(sums + row * kOutputs, y + row * args.outputs,
-                count * sizeof(float));
-  }
+  if (Cells::kFetchesOutputs) FetchOutputs(y, num_rows, args.outputs, count);
   GemmSegment segment;
   const bool fetches = fetch != Fetch::kNothing;
   segment.is_far = fetch == Fetch::kFar;
   segment.ahead_step = fetches ? Cells::kStepBytes / tiles : 0;
   segment.ahead_cell = fetches ? Cells::kTailBytes / tiles : 0;
-  segment.weights = cells.weights;
+  segment.weights = args.weights + unit * args.cells * Cells::kBytes;
   segment.coded = args.coded;
-  segment.unit = cells.unit;
-  for (size_t c = cells.begin; c < cells.end; c += kChunkCells) {
+  segment.unit = unit;
+  for (size_t c = 0; c < args.cells; c += kChunkCells) {
     segment.first_cell = c;
-    segment.cells = std::min(kChunkCells, cells.end - c);
+    segment.cells = std::min(kChunkCells, args.cells - c);
     const size_t bytes = segment.cells * Cells::kBytes;
     for (int tile = tile_begin; tile < tile_end; ++tile) {
       const size_t row = static_cast<size_t>(tiling.begin(tile));
@@ -201,9 +207,7 @@ void MultiplyUnits(const GemmArgs& args, int unit_begin, int unit_end,
                                         : tiles > 1        ? runs.few
                                                            : runs.alone;
       for (int unit = begin; unit < end; ++unit) {
-        const UnitCells cells = {unit, 0, args.cells,
-                                 args.weights + unit * unit_bytes};
-        MultiplyCells<Cells>(args, cells, tiling, t, tile_end, fetch, run);
+        MultiplyUnit<Cells>(args, unit, tiling, t, tile_end, fetch, run);
       }
     }
   }

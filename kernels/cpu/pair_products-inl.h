@@ -14,7 +14,7 @@ namespace {  // NOLINT(google-build-namespaces)
 constexpr int kPairLanes = 16;
 constexpr size_t kCellPairs = kDenseCellInputs / 2;
 
-struct PairCells {
+struct PairCells : CellDefaults {
   static constexpr size_t kUnitOutputs = size_t{kUnitVectors} * kPairLanes;
   static constexpr size_t kStepBytes = kUnitOutputs * sizeof(uint32_t);
   static constexpr size_t kTailBytes = 0;
@@ -22,6 +22,7 @@ struct PairCells {
   static constexpr size_t kRowBytes = kCellPairs * sizeof(uint32_t);
   static constexpr int kTileRows = 6;
   static constexpr int kTilesTogether = 4;
+  static constexpr bool kFetchesOutputs = true;
 };
 
 // The sums of a tile. In registers, since all loops over them are unrolled

@@ -28,7 +28,7 @@ namespace nacre::kernels {
 
 inline constexpr int kQuantizedTileRows = 6;
 
-struct QuantizedCells {
+struct QuantizedCells : CellDefaults {
   static constexpr int kUnitOutputs = 32;
   static constexpr int kTileRows = kQuantizedTileRows;
   static constexpr int kTilesTogether = 8;

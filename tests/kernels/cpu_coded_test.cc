@@ -86,7 +86,7 @@ class CpuCodedTest : public ::testing::Test {
   GemmKernels in_16_ = in_12_;
 };
 
-const std::vector<int> kRows = {1, 2, 3, 4, 5, 6, 7, 13, 25, 60, 257};
+const std::vector<int> kRows = {1, 2, 3, 4, 5, 6, 7, 8, 13, 25, 60, 257};
 
 TEST_F(CpuCodedTest, ProductsHaveTheSameBits) {
   for (const int inputs : {17, 64, 172, 1000, 1031, 2100}) {
@@ -132,7 +132,7 @@ TEST_F(CpuCodedTest, ZerosHaveACodeLikeOthers) {
 TEST_F(CpuCodedTest, WeightsOfManyExponentsStayAsTheyAre) {
   Weights weights = RandomWeights(128, 512, 4);
   for (size_t i = 0; i < weights.size(); ++i) {
-    // 40 exponents, about as often.
+    // 40 exponents, 20 high bytes and those of the other sign, about as often.
     weights[i] =
         static_cast<uint16_t>((weights[i] & 0x807F) | (100 + i * 7 % 40) << 7);
   }
@@ -242,27 +242,36 @@ TEST_F(CpuCodedTest, TheBackendCountsWhatIsIn12Bits) {
   EXPECT_EQ(backend->Saved().others, 1);
 }
 
-TEST(CodedWeightsTest, TheMostFrequentExponentsHaveCodes) {
+TEST(CodedWeightsTest, TheMostFrequentHighBytesHaveCodes) {
   constexpr size_t kSteps = 64;
   Weights weights(kSteps * kCodedStepWeights);
-  // Exponent 60 + k, k times in 20 * 21 / 2, and of each step all.
+  // High byte 60 + k, or that of the negative numbers, k times in 20 * 21 / 2,
+  // and of each step all.
+  const auto high_byte = [](int k) { return 60 + k + (k % 2) * 0x80; };
   size_t i = 0;
   while (i < weights.size()) {
     for (int k = 1; k <= 20; ++k) {
       for (int n = 0; n < k && i < weights.size(); ++n) {
-        weights[i++] = static_cast<uint16_t>((60 + k) << 7 | 0x8000 | n);
+        weights[i++] = static_cast<uint16_t>(high_byte(k) << 8 | n);
       }
     }
   }
   CodedUnit unit;
-  ChooseExponents(weights.data(), kSteps, &unit);
-  std::set<int> exponents;
-  for (int code = 0; code < kExponentCodes; ++code) {
-    exponents.insert(unit.high[code] << 1 | unit.low[code] >> 7);
-  }
+  ChooseHighBytes(weights.data(), kSteps, &unit);
   std::set<int> expected;
-  for (int exponent = 65; exponent <= 80; ++exponent) expected.insert(exponent);
-  EXPECT_EQ(exponents, expected);
+  for (int k = 5; k <= 20; ++k) expected.insert(high_byte(k));
+  EXPECT_EQ(std::set<int>(unit.high, unit.high + kHighBytes), expected);
+}
+
+// Of bytes that none of the steps has that are looked at, those just below the
+// rest, of both signs.
+TEST(CodedWeightsTest, BytesNextToTheRestHaveTheCodesLeft) {
+  const Weights weights(kCodedStepWeights, uint16_t{70 << 8});
+  CodedUnit unit;
+  ChooseHighBytes(weights.data(), 1, &unit);
+  std::set<int> expected;
+  for (int k = 63; k <= 70; ++k) expected.insert({k, 0x80 | k});
+  EXPECT_EQ(std::set<int>(unit.high, unit.high + kHighBytes), expected);
 }
 
 }  // namespace
