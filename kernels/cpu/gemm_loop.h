@@ -51,6 +51,10 @@ struct CellDefaults {
   // Whether a unit's place in y is fetched before it is multiplied: else
   // arithmetic of a few rows waits until stores have brought it.
   static constexpr bool kFetchesOutputs = false;
+  // Sums of one row.
+  static void StoreOutputs(const float* sums, size_t count, float* y) {
+    std::memcpy(y, sums, count * sizeof(float));
+  }
 };
 
 // One product y = x W^T over packed operands.
@@ -181,8 +185,7 @@ void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
     segment.weights += bytes;
   }
   for (size_t row = 0; row < num_rows; ++row) {
-    std::memcpy(y + row * args.outputs, sums + row * kOutputs,
-                count * sizeof(float));
+    Cells::StoreOutputs(sums + row * kOutputs, count, y + row * args.outputs);
   }
 }
 
