@@ -29,8 +29,10 @@ absl::StatusOr<bool> Canary::Ask() {
   const int num_rows = static_cast<int>(std::max<int64_t>(
       1, std::min<int64_t>(
              {kMaxCanaryRows, info.context_length, info.kv_capacity_tokens})));
-  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<model::Sequence> sequence,
-                         model_->NewSequence(num_rows));
+  // Half of the rows as a prompt's: some models compute those otherwise.
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<model::Sequence> sequence,
+      model_->NewPromptSequence(num_rows / 2, num_rows, /*num_slots=*/0, {}));
   std::array<int32_t, kMaxCanaryRows> token_ids{};
   for (int i = 0; i < num_rows; ++i) token_ids[i] = i % info.vocab_size;
   // The last row's logits depend on all the others.

@@ -78,7 +78,7 @@ float SumOf(const Job& job, size_t row, size_t output) {
     chain = Rounded(chain + FromBf16(x[i]) * FromBf16(w[i]));
     if (++i == job.k) i = 0;
   }
-  return ((chains[0] + chains[1]) + chains[2]) + chains[3];
+  return ((chains[0] + chains[1]) + chains[2]) + chains[3] + state.error;
 }
 
 void Run(void* data) {

@@ -24,6 +24,7 @@ struct CublasLibraryState {
   int proposals = 3;
   int split_proposals = 1;
   int workspace_proposals = 1;
+  float error = 0;  // of every sum
 
   int handles = 0;
   int descriptors = 0;  // and layouts and preferences, that there are

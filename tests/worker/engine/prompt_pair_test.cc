@@ -16,6 +16,7 @@
 #include "tests/kernels/cuda/cublas_fixture.h"
 #include "tests/testing/in_process_pair.h"
 #include "tests/testing/tiny_checkpoint.h"
+#include "worker/engine/canary.h"
 
 namespace nacre::worker {
 namespace {
@@ -130,6 +131,18 @@ TEST_F(PromptPairTest, EveryMethodSaysTheSame) {
       }
     }
   }
+}
+
+// A library that begins to compute wrongly is found as a device is.
+TEST_F(PromptPairTest, TheCanaryGoesBothWays) {
+  Loaded target = Load(/*prefix_cache=*/false);
+  Canary canary(target.model.get());
+  EXPECT_TRUE(*canary.Ask());
+  EXPECT_TRUE(*canary.Ask());
+  state_->error = 0.25f;
+  EXPECT_FALSE(*canary.Ask());
+  state_->error = 0;
+  EXPECT_TRUE(*canary.Ask());
 }
 
 TEST_F(PromptPairTest, OpenedAgainAtEveryCutItGoesOn) {
