@@ -142,6 +142,19 @@ TEST_F(CudaPromptsTest, WhichWayAPositionWentShows) {
                        OneByOne(loaded, 0, ids, 39).back()));
 }
 
+// Else all could agree on another model: with weights of another layer, say.
+TEST_F(CudaPromptsTest, ItIsTheSameModel) {
+  Loaded loaded = Load();
+  Loaded without = Load("");
+  const Logits prompt = OneByOne(loaded, kPrompt, ids_, kPrompt).front();
+  const Logits own = OneByOne(without, 0, ids_, kPrompt).front();
+  ASSERT_EQ(prompt.size(), own.size());
+  const auto [least, most] = std::minmax_element(own.begin(), own.end());
+  for (size_t i = 0; i < own.size(); ++i) {
+    EXPECT_NEAR(prompt[i], own[i], 0.03 * (*most - *least)) << i;
+  }
+}
+
 TEST_F(CudaPromptsTest, OtherSessionsChangeNothing) {
   Loaded loaded = Load();
   const Ids first(ids_.begin(), ids_.begin() + 36);
@@ -244,6 +257,48 @@ TEST_F(CudaPromptsTest, AHitInALongPromptIsTheSame) {
   EXPECT_EQ(later->length(), 128);
   EXPECT_TRUE(SameBits(
       caching.Feed(later.get(), ids_, static_cast<int>(ids_.size())), truth));
+}
+
+// Nodes are no prompt's rows, wherever they stand, and neither is what is kept
+// of them. Beside them another session's prompt is fed.
+TEST_F(CudaPromptsTest, TreesBehindAPromptAreItsChains) {
+  constexpr int kShort = 30;
+  Loaded loaded = Load(kCublasPrefill, /*prefix_cache=*/true);
+  const Ids ids(ids_.begin(), ids_.begin() + kShort + 4);
+  const std::vector<Logits> truth = OneByOne(loaded, kShort, ids, kShort);
+  const Logits beside = OneByOne(loaded, 50, ids_, 50).front();
+  const auto tree =
+      *loaded.model->NewPromptSequence(kShort, kMostPositions, 4, {});
+  const auto other = loaded.New(50);
+  loaded.Feed(tree.get(), ids, kShort);
+  // The last token of the prompt, then two nodes in a chain, one beside them.
+  const Ids fed = {ids[kShort], ids[kShort + 1], 7, ids[kShort + 2]};
+  const std::vector<TreeNode> nodes = {
+      {2, kNoSlot, kShort + 1}, {0, kNoSlot, kShort + 1}, {3, 2, kShort + 2}};
+  const auto logits = loaded.model->Forward(
+      {{{other.get(), absl::MakeConstSpan(ids_).first(51), 1},
+        {.sequence = tree.get(),
+         .token_ids = fed,
+         .num_logits = 4,
+         .nodes = nodes}}});
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  const size_t vocab = logits->size() / 5;
+  const auto row = [&](size_t i) {
+    const auto part = logits->subspan(i * vocab, vocab);
+    return Logits(part.begin(), part.end());
+  };
+  EXPECT_TRUE(SameBits(row(0), beside));
+  EXPECT_TRUE(SameBits(row(1), truth[0]));
+  EXPECT_TRUE(SameBits(row(2), truth[1]));
+  EXPECT_TRUE(SameBits(row(4), truth[2]));
+  ASSERT_TRUE(tree->KeepPath(kShort + 1, {{2, 3}}).ok());
+  tree->Share(Ids(ids.begin(), ids.begin() + kShort + 3));
+  EXPECT_TRUE(SameBits(loaded.Feed(tree.get(), ids, kShort + 4), truth.back()));
+  // What was shared has a prompt's positions and a path's.
+  const auto again = loaded.New(kShort, ids);
+  EXPECT_EQ(again->length(), 32);
+  EXPECT_TRUE(
+      SameBits(loaded.Feed(again.get(), ids, kShort + 4), truth.back()));
 }
 
 TEST_F(CudaPromptsTest, WithoutItAllRowsAreAlike) {

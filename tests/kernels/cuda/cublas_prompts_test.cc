@@ -112,6 +112,24 @@ TEST_F(CublasPromptsTest, MultipliesWhatOurKernelsMultiply) {
   }
 }
 
+// A plan is of a shape, a copy of weights of the weights.
+TEST_F(CublasPromptsTest, WeightsOfOneShapeShareNoCopy) {
+  std::vector<std::unique_ptr<PackedMatrix>> all;
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    Prepare(24, 40, RandomFloats(Elements(24, 40), seed));
+    all.push_back(std::move(weights_));
+  }
+  const auto x = RandomFloats(Elements(5, 40), 4);
+  for (auto& weights : all) {
+    weights_ = std::move(weights);
+    const auto own = Product(x, {});
+    const auto prompt = Product(x, {{0, 3, 5}});
+    for (size_t i = 0; i < own.size(); ++i) {
+      EXPECT_NEAR(prompt[i], own[i], 0.05) << i;
+    }
+  }
+}
+
 // Else the tests here would see nothing.
 TEST_F(CublasPromptsTest, TheLibraryRoundsOtherwise) {
   Prepare(20, 40);
