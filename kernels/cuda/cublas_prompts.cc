@@ -87,7 +87,8 @@ std::string CublasPrompts::numerics() const {
   std::string decides = absl::StrCat(device_->multiprocessors());
   for (const Planned& planned : planned_) {
     absl::StrAppend(&decides, ";", planned.shape.outputs, "x",
-                    planned.shape.inputs, ":", planned.product->algorithm());
+                    planned.shape.inputs, "x", planned.shape.rows, ":",
+                    planned.product->algorithm());
   }
   absl::StrAppendFormat(&text, "-%016x", HashOf(decides));
   return text;
