@@ -105,6 +105,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
 #ifdef NACRE_WITH_CUDA
     CudaBackendOptions cuda;
     cuda.graphs = options.graphs;
+    cuda.fusion = options.fusion;
     cuda.cublas_prompts = options.prefill == kCublasPrefill;
     cuda.cublas_library = options.cublas_library;
     return CreateCudaBackend(

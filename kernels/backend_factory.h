@@ -44,10 +44,12 @@ struct BackendOptions {
   // What "auto" of kv_type needs to know: whether the matrices of the
   // checkpoint are bf16. Set by model::WithAutoChosen.
   bool bf16_checkpoint = false;
-  // cuda only, and no bit depends on them: CUDA graphs of steps, and kernels
-  // that start while the one before them ends. Off to see what they are worth.
+  // cuda only, and no bit depends on them: CUDA graphs of steps, kernels that
+  // start while the one before them ends, and kernels that do what others would
+  // after them. Off to see what they are worth.
   bool graphs = true;
   bool overlap = true;
+  bool fusion = true;
   // What multiplies rows of prompts: "own", as all others, or "cublas"
   // (kernels/prompt_products.h), of cuda only; and cublasLt's file. Empty: the
   // machine's.

@@ -94,7 +94,8 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::PackShare(
         *matrix->format(), matrix->rows(), matrix->padded_cols(), kPassRows,
         matrix->order_outputs());
     if (!device_->Grow(activations, &activations_) ||
-        !device_->Grow(workspace, &workspace_)) {
+        !device_->Grow(workspace, &workspace_) ||
+        !device_->Grow(sizeof(unsigned) * cuda::kGemmCounters, &counters_)) {
       return device_->Synchronize();
     }
   }
@@ -131,6 +132,9 @@ void CudaBackend::MultiplyRows(WriteRounded write, int first, int end,
   args.scales = w.scales();
   args.activations = activations_->data();
   args.workspace = workspace_->data();
+  if (options_.fusion) {
+    args.counters = static_cast<unsigned*>(counters_->data());
+  }
   args.outputs = w.rows();
   args.order_outputs = w.order_outputs();
   args.inputs = w.padded_cols();

@@ -45,6 +45,8 @@ struct CudaBackendOptions {
   size_t max_partial_bytes = size_t{64} << 20;
   // Whether steps that come again are CUDA graphs.
   bool graphs = true;
+  // Whether kernels do what others would after them, where they can.
+  bool fusion = true;
   // Blocks of attention that are worth all splits of their tiles of a prompt;
   // none: three for each four multiprocessors of the device.
   absl::optional<int> least_whole_blocks;
@@ -138,6 +140,7 @@ class CudaBackend : public cuda::CudaRowOps {
   // partial sums.
   std::unique_ptr<Buffer> activations_;
   std::unique_ptr<Buffer> workspace_;
+  std::unique_ptr<Buffer> counters_;  // of products, zeros between them
   std::unique_ptr<Buffer> token_ids_;
   std::unique_ptr<Buffer> partials_;  // of attention
   std::unique_ptr<Buffer> moves_;

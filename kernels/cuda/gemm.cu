@@ -239,7 +239,12 @@ cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
   const std::optional<GemmPlan> plan =
       PlanGemm(args.format, order, args.outputs, args.rows, device);
   if (!plan.has_value()) return cudaErrorInvalidValue;
-  const bool apart = plan->apart != Apart::kNothing;
+  const bool few_rows = plan->kernel == GemmKernel::kSkinny8 ||
+                        plan->kernel == GemmKernel::kSkinny16;
+  const bool last_adds = args.counters != nullptr && few_rows &&
+                         plan->apart == Apart::kSlices &&
+                         plan->blocks / order.slices <= kGemmCounters;
+  const bool apart = plan->apart != Apart::kNothing && !last_adds;
 
   Product product = {};
   product.weights = static_cast<const char*>(args.weights);
@@ -247,6 +252,8 @@ cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
   product.activations = static_cast<const char*>(args.activations);
   product.results = apart ? static_cast<float*>(args.workspace) : args.results;
   product.residual = apart ? nullptr : args.residual;
+  product.parts = last_adds ? static_cast<float*>(args.workspace) : nullptr;
+  product.counters = last_adds ? args.counters : nullptr;
   product.order = order;
   product.outputs = args.outputs;
   product.inputs = args.inputs;

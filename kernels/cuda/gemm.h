@@ -22,6 +22,8 @@
 
 namespace nacre::kernels::cuda {
 
+inline constexpr int kGemmCounters = 1024;
+
 // Device pointers, not owned; they must live until the stream has passed the
 // product.
 struct GemmArgs {
@@ -36,6 +38,10 @@ struct GemmArgs {
   // GemmWorkspaceBytes bytes; may be null when that is 0. Products on one
   // stream may share it.
   void* workspace = nullptr;
+  // kGemmCounters zeros, and zeros again behind the product; shared as
+  // `workspace` is. Up to 16 rows the last block of some outputs then adds
+  // their slices. Null: a kernel of its own does. The bits are the same.
+  unsigned* counters = nullptr;
   int outputs = 0;
   // That the order follows from, of a matrix of which this is a share; 0:
   // those above.

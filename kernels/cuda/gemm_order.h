@@ -27,8 +27,9 @@
 //
 // Why slices: with few rows, activations stay in shared memory, which has room
 // for 4096 inputs. And a matrix of few outputs would leave multiprocessors
-// idle. Slices are then computed apart and added by a kernel of their own. With
-// many rows one block goes through all of them.
+// idle. Slices are then computed apart and added in their order: with few rows
+// by the last block that has one, with more by a kernel of its own. With many
+// rows one block goes through all of them.
 
 #ifndef KERNELS_CUDA_GEMM_ORDER_H_
 #define KERNELS_CUDA_GEMM_ORDER_H_
@@ -49,7 +50,7 @@ struct GemmOrder {
   bool operator==(const GemmOrder&) const = default;
 };
 
-// What blocks of their own compute, to be added by a kernel of its own.
+// What blocks of their own compute, to be added when all are done.
 enum class Apart { kNothing, kSlices, kChains };
 
 // A part of each slice or chain; those of a slice that has fewer chains are

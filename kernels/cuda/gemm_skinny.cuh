@@ -19,6 +19,7 @@
 #include "kernels/cuda/gemm_order.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_weights.cuh"
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
@@ -118,8 +119,38 @@ __device__ __forceinline__ void StoreTile(const Product& product,
   const size_t at = (static_cast<size_t>(share.slice) * product.rows + row) *
                         product.outputs +
                     column;
+  if (product.counters != nullptr) return __stcg(product.parts + at, total);
   if (product.residual != nullptr) total += product.residual[at];
   product.results[at] = total;
+}
+
+// Of the block that is the last of its tiles, one for each slice: adds the
+// slices in their order, as ReduceKernel does.
+template <typename Weights>
+__device__ __forceinline__ void AddSlices(const Product& product, int tiles) {
+  const int slices = product.order.slices;
+  const int walkers = gridDim.x / slices;
+  const int walker = blockIdx.x / slices;
+  const int tile_elements = kTileOutputs * product.rows;
+  const int elements = (tiles - walker + walkers - 1) / walkers * tile_elements;
+  const size_t slice_elements =
+      static_cast<size_t>(product.rows) * product.outputs;
+  for (int i = threadIdx.x; i < elements; i += kSkinnyThreads<Weights>) {
+    const int tile = walker + i / tile_elements * walkers;
+    const int column = tile * kTileOutputs + i % kTileOutputs;
+    if (column >= product.outputs) continue;
+    const int row = i % tile_elements / kTileOutputs;
+    const size_t at = static_cast<size_t>(row) * product.outputs + column;
+    const float* const first = product.parts + at;
+    float total = __ldcg(first);
+#pragma unroll 4
+    for (int slice = 1; slice < slices; ++slice) {
+      total += __ldcg(first + slice * slice_elements);
+    }
+    if (Weights::kRowScales) total *= product.row_scales[column];
+    if (product.residual != nullptr) total += product.residual[at];
+    product.results[at] = total;
+  }
 }
 
 // A warp's part of a block.
@@ -247,6 +278,15 @@ __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
     buffer ^= 1;
   }
   WaitCopies<0>();  // no copy may be under way when the block ends
+  if (product.counters == nullptr) return;
+  auto* const last = reinterpret_cast<bool*>(shared);
+  __syncthreads();  // all sums are written, and the rings are not needed
+  if (threadIdx.x == 0) {
+    *last = ComesLast(product.counters + blockIdx.x / product.order.slices,
+                      product.order.slices);
+  }
+  __syncthreads();  // all know
+  if (*last) AddSlices<Weights>(product, warp.tiles);
 }
 
 }  // namespace

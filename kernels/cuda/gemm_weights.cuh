@@ -31,6 +31,10 @@ struct Product {
   const char* activations;
   float* results;  // [rows, outputs], or [slices, rows, outputs] to be summed
   const float* residual;  // added to what is not to be summed; may be null
+  // Of SkinnyKernel, where blocks of the same outputs count themselves and the
+  // last one sums what all have in `parts` [slices, rows, outputs]; else null.
+  float* parts;
+  unsigned* counters;
   GemmOrder order;
   int outputs;
   int inputs;

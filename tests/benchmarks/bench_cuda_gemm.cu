@@ -144,6 +144,7 @@ struct Memory {
   DeviceBuffer results;
   DeviceBuffer scales;
   DeviceBuffer workspace;
+  DeviceBuffer counters{sizeof(unsigned) * kGemmCounters};
 };
 
 Memory Allocate() {
@@ -186,6 +187,7 @@ struct Product {
     args.activations = memory.activations.as();
     args.results = memory.results.as<float>();
     args.workspace = memory.workspace.as();
+    args.counters = memory.counters.as<unsigned>();
     args.outputs = shape.outputs;
     args.inputs = shape.inputs;
     args.rows = rows;
@@ -266,6 +268,7 @@ int Main(int argc, char** argv) {
   }
   const int blocks = kReadBlocks * PrintDevice();
   const Memory memory = Allocate();
+  Check(cudaMemset(memory.counters.as(), 0, memory.counters.bytes()), "zeros");
   const auto fill = [&](const DeviceBuffer& buffer, GemmFormat format) {
     FillKernel<<<blocks, 256>>>(buffer.as<uint16_t>(), buffer.bytes() / 2,
                                 format, 1);

@@ -3,13 +3,13 @@
 //
 //   bench_gpu [--models LIST] [--device N] [--kv-type T] [--repetitions N]
 //             [--seconds BUDGET] [--json FILE] [--no-graphs] [--no-overlap]
-//             [--prefill own|cublas] [--tiny] [--facts]
+//             [--no-fusion] [--prefill own|cublas] [--tiny] [--facts]
 //
 // --models is as in 1B,8B,70B:int8. What is not begun within the seconds is
 // left out. The file is written anew after each part. --prefill cublas:
 // prompts of bf16 models by our kernels, and by cublasLt. --no-graphs,
-// --no-overlap: as if steps were no CUDA graphs, and kernels waited for each
-// other's ends.
+// --no-overlap, --no-fusion: as if steps were no CUDA graphs, kernels waited
+// for each other's ends, and none did what another one could do after it.
 // --tiny: sizes that only show that it runs. --facts: only what device there
 // is. Exit codes: 0; 1 when something failed, or a row had other bits in
 // another batch; 77 where there is no GPU.
@@ -54,6 +54,10 @@ Flags Parse(int argc, char** argv) {
     }
     if (name == "--no-overlap") {
       flags.plan.overlap = false;
+      continue;
+    }
+    if (name == "--no-fusion") {
+      flags.plan.fusion = false;
       continue;
     }
     if (name == "--tiny") {

@@ -37,6 +37,7 @@ struct GpuBenchPlan {
   std::string kv_type = "auto";  // the models' BackendOptions::kv_type
   bool graphs = true;            // as of BackendOptions
   bool overlap = true;           // likewise
+  bool fusion = true;            // likewise
   // Likewise, of models with bf16 weights: with "cublas" prompts are measured
   // both ways.
   std::string prefill = kernels::kOwnPrefill;

@@ -277,6 +277,7 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   options.bf16_checkpoint = true;  // BenchGpuModel's llama
   options.graphs = bench.plan.graphs;
   options.overlap = bench.plan.overlap;
+  options.fusion = bench.plan.fusion;
   if (model.weights == "bf16") options.prefill = bench.plan.prefill;
   options.cublas_library = bench.plan.cublas_library;
   auto created = kernels::CreateBackend(options);

@@ -97,6 +97,7 @@ TEST_F(GpuBenchTest, GraphsAndOverlapCanBeTurnedOff) {
   emulation::ResetDevice();
   plan.graphs = false;
   plan.overlap = false;
+  plan.fusion = false;
   ASSERT_TRUE(RunGpuBench(plan).ok());
   EXPECT_EQ(emulation::counts.graph_launches, 0);
   EXPECT_TRUE(emulation::counts.early_kernels.empty());

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -88,20 +89,24 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
  protected:
   struct Case {
     bool limits;
+    bool slices;
     std::string folder;
     std::vector<int> steps;  // rows of each
   };
 
-  // The product after attention needs more shared memory than those before and
-  // after it, on a device that has little.
+  // Limits: the product after attention needs more shared memory than those
+  // before and after it, on a device that has little. Last blocks: the head
+  // has four slices, so that logits show their order.
   static Case CaseOf(const std::string& mutant) {
     const bool limits = mutant.rfind("limit_", 0) == 0;
-    Case found = {limits, nacre::testing::TestFolder("mutants"), {70, 1, 1, 9}};
-    if (limits) found.steps = {2, 1, 1};
-    nacre::testing::WriteTinyCheckpoint({.hidden_size = 64,
+    const bool slices = mutant.rfind("last_", 0) == 0;
+    Case found = {
+        limits, slices, nacre::testing::TestFolder("mutants"), {70, 1, 1, 9}};
+    if (limits || slices) found.steps = {2, 1, 1};
+    nacre::testing::WriteTinyCheckpoint({.hidden_size = slices ? 4096 : 64,
                                          .intermediate_size = 136,
                                          .num_hidden_layers = 1,
-                                         .num_attention_heads = 16,
+                                         .num_attention_heads = slices ? 2 : 16,
                                          .num_key_value_heads = 1,
                                          .head_dim = 64,
                                          .dtype = kernels::DType::kBF16},
@@ -139,9 +144,12 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(CudaMutants, IsFound) {
-  static auto& all = *new std::map<bool, std::vector<uint32_t>>();
+  // By what a case is made of.
+  using Key = std::tuple<bool, bool, std::vector<int>>;
+  static auto& all = *new std::map<Key, std::vector<uint32_t>>();
   const Case of = CaseOf(GetParam());
-  const auto [right, is_new] = all.try_emplace(of.limits);
+  const auto [right, is_new] =
+      all.try_emplace(Key(of.limits, of.slices, of.steps));
   if (is_new) right->second = Logits("", of);
   EXPECT_FALSE(right->second.empty());
   EXPECT_NE(Logits(GetParam(), of), right->second);
@@ -152,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMutants,
                          [](const auto& info) { return info.param; });
 
 TEST_F(CudaMutants, AreNotFoundWhereThereIsNone) {
-  for (const std::string mutant : {"", "limit_"}) {
+  for (const std::string mutant : {"", "limit_", "last_"}) {
     const Case of = CaseOf(mutant);
     const std::vector<uint32_t> right = Logits("", of);
     EXPECT_GT(right.size(), 1000u);

@@ -74,11 +74,15 @@ class Case {
     device_scales_.Set(weights_.scales.data(),
                        sizeof(float) * weights_.scales.size());
     SetActivations(activations_);
+    Check(cudaMemset(counters_.as(), 0, counters_.bytes()), "counters");
   }
 
   void SetActivations(const std::vector<uint16_t>& activations) {
     device_activations_.Set(activations.data(), 2 * activations.size());
   }
+
+  // From now on the last block adds slices, where rows are few.
+  void SetLastAdds(bool last_adds) { last_adds_ = last_adds; }
 
   GemmArgs Args(int first_row, int rows) const {
     GemmArgs args;
@@ -89,6 +93,7 @@ class Case {
                        size_t{1} * first_row * shape_.inputs;
     args.results = results_.as<float>();
     args.workspace = workspace_.as();
+    if (last_adds_) args.counters = counters_.as<unsigned>();
     args.outputs = shape_.outputs;
     args.inputs = shape_.inputs;
     args.rows = rows;
@@ -109,6 +114,13 @@ class Case {
     EXPECT(std::all_of(bytes + written, bytes + results_.bytes(),
                        [](unsigned char byte) { return byte == kPoison; }),
            "%d x %d, %d rows: wrote past its rows", shape_.outputs,
+           shape_.inputs, rows);
+    std::vector<unsigned> counters(kGemmCounters);
+    Check(cudaMemcpy(counters.data(), counters_.as(), counters_.bytes(),
+                     cudaMemcpyDefault),
+          "counters");
+    EXPECT(counters == std::vector<unsigned>(kGemmCounters),
+           "%d x %d, %d rows: left a counter that is not 0", shape_.outputs,
            shape_.inputs, rows);
     return results;
   }
@@ -135,6 +147,8 @@ class Case {
   std::vector<uint16_t> activations_;
   GuardedBuffer device_weights_, device_scales_, device_activations_;
   DeviceBuffer results_, workspace_;
+  DeviceBuffer counters_{sizeof(unsigned) * kGemmCounters};
+  bool last_adds_ = false;
 };
 
 }  // namespace nacre::kernels::cuda

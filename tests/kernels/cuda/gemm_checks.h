@@ -48,12 +48,19 @@ inline double CheckAgainstDouble(const Case& test,
   return std::sqrt(difference / norm);
 }
 
-// Rows from `first` on are those of `all`.
+// Rows from `first` on are those of `all`, whoever adds slices.
 inline void CheckRows(Case& test, const std::vector<float>& all, int first,
                       int rows) {
-  EXPECT(test.SameRows(test.Run(first, rows), 0, all, first, rows),
-         "%s %d x %d: %d rows from %d on differ from %d", NameOf(test.format()),
-         test.shape().outputs, test.shape().inputs, rows, first, test.rows());
+  const auto [outputs, inputs] = test.shape();
+  for (const bool last_adds : {false, true}) {
+    if (last_adds && GemmOrderOf(outputs, inputs).slices == 1) break;
+    test.SetLastAdds(last_adds);
+    EXPECT(test.SameRows(test.Run(first, rows), 0, all, first, rows),
+           "%s %d x %d: %d rows from %d on differ from %d, %s adds slices",
+           NameOf(test.format()), outputs, inputs, rows, first, test.rows(),
+           last_adds ? "the last block" : "a kernel");
+  }
+  test.SetLastAdds(false);
 }
 
 // Neighbours that are not numbers.

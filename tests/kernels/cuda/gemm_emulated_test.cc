@@ -96,6 +96,33 @@ TEST_P(GemmEmulatedTest, SlicesApart) {
   EXPECT_TRUE(Launched(GetParam(), GemmKernel::k32x64));
 }
 
+// Blocks of one tile after another, or of all at once; the order in which they
+// come is another one each time.
+TEST_P(GemmEmulatedTest, TheLastBlockAddsSlices) {
+  for (const int multiprocessors : {1, 6, 100}) {
+    settings.multiprocessors = multiprocessors;
+    for (const Shape& shape : {Shape{36, 2600}, Shape{130, 4104}}) {
+      Case test(GetParam(), shape, 16, 17);
+      const std::vector<float> all = test.Run(0, 16);
+      for (const int rows : {1, 7, 9, 16}) CheckRows(test, all, 0, rows);
+    }
+  }
+}
+
+TEST_P(GemmEmulatedTest, NoKernelAddsWhatTheLastBlockDoes) {
+  Case test(GetParam(), {36, 2600}, 17, 18);
+  const auto launches = [&](int rows) {
+    emulation::counts.launches = 0;
+    test.Run(0, rows);
+    return emulation::counts.launches;
+  };
+  EXPECT_EQ(launches(16), 2);
+  test.SetLastAdds(true);
+  EXPECT_EQ(launches(1), 1);
+  EXPECT_EQ(launches(16), 1);
+  EXPECT_EQ(launches(17), 2);  // tiles
+}
+
 TEST_P(GemmEmulatedTest, LargeTiles) {
   settings.multiprocessors = 1;
   CheckShape(GetParam(), {130, 584}, {1, 32, 33, 64}, 100, 11);

@@ -25,7 +25,7 @@ __global__ void ToBf16Kernel(const float* from, uint16_t* to, int elements,
 }
 
 // Products that feed each other through one workspace, queued without a pause:
-// overlapping their starts must not change a bit.
+// overlapping their starts must not change a bit, nor who adds their slices.
 void CheckChains() {
   constexpr int kSize = 2048;  // 2 slices: a workspace is in play
   constexpr int kSteps = 40;
@@ -34,6 +34,7 @@ void CheckChains() {
     std::vector<float> results[2];
     for (const bool overlap : {false, true}) {
       Case test(GemmFormat::kBf16, {kSize, kSize}, rows, 77);
+      test.SetLastAdds(overlap);
       const GemmArgs args = test.Args(0, rows);
       const Queue queue = {nullptr, overlap};
       auto* activations = const_cast<void*>(args.activations);

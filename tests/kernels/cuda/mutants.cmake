@@ -57,6 +57,27 @@ nacre_mutant_statement(attention_kernel_before_not_waited_for
   WaitForPrevious();]]
   [[  block.SharePlace(block.FindPlace(part, range.end));]])
 
+# ---------------------------------------------- the last block does what is left
+nacre_mutant_statement(last_writes_behind_its_count kernels/cuda/last_block.cuh
+  [[  __threadfence();  // our writes come before our count]] [[]])
+nacre_mutant(last_leaves_its_count kernels/cuda/last_block.cuh
+  [[atomicInc(counter, most) == most]] [[atomicInc(counter, most + 1) == most]])
+nacre_mutant(last_is_the_first kernels/cuda/last_block.cuh
+  [[atomicInc(counter, most) == most]] [[atomicInc(counter, most) == 0]])
+nacre_mutant_statement(last_counts_before_all_have_written
+  kernels/cuda/gemm_skinny.cuh
+  [[  __syncthreads();  // all sums are written, and the rings are not needed]]
+  [[]])
+nacre_mutant_statement(last_is_not_known_to_all kernels/cuda/gemm_skinny.cuh
+  [[  __syncthreads();  // all know]] [[]])
+# From its own slice on.
+nacre_mutant(last_adds_as_it_comes kernels/cuda/gemm_skinny.cuh
+  [[__ldcg(first)]]
+  [[__ldcg(first + blockIdx.x % slices * slice_elements)]])
+nacre_mutant(last_adds_as_it_comes kernels/cuda/gemm_skinny.cuh
+  [[first + slice * slice_elements]]
+  [[first + (slice + blockIdx.x) % slices * slice_elements]])
+
 # --------------------------------------------------------------- wrong fragments
 nacre_mutant(bf16_weights_of_other_lanes kernels/cuda/gemm_weights.cuh
   [[4 * half + 2 * step + lane / 16]] [[4 * half + 2 * step + lane % 2]])

@@ -1,6 +1,8 @@
 #include "tests/kernels/cuda/emulation/grid.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -14,10 +16,14 @@ constexpr unsigned char kUntouched = 0xff;  // NaN
 constexpr int kEarlyBlocks = 2;             // of a grid, at most
 
 std::mt19937 random_overlap(1);
+std::mt19937 random_order(1);
 
 }  // namespace
 
-void SeedOverlap(uint32_t seed) { random_overlap.seed(seed); }
+void SeedOverlap(uint32_t seed) {
+  random_overlap.seed(seed);
+  random_order.seed(seed);
+}
 
 uint32_t GridRun::NumBlocks() const {
   return launch_.blocks.x * launch_.blocks.y * launch_.blocks.z;
@@ -67,14 +73,17 @@ void GridRun::Run(const std::function<void()>& start_others) {
   has_started_ = true;
   std::memset(launch_.shared, kUntouched, launch_.shared_size);
   const uint32_t others_at = random_overlap() % (NumBlocks() + 1);
-  for (uint32_t index = 0; index < NumBlocks(); ++index) {
-    if (index == others_at) {
+  std::vector<uint32_t> order(NumBlocks());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_order);
+  for (uint32_t i = 0; i < NumBlocks(); ++i) {
+    if (i == others_at) {
       CheckShared();
       start_others();
       std::memset(launch_.shared, kUntouched, launch_.shared_size);
     }
-    Enter(index);
-    const auto found = early_.find(index);
+    Enter(order[i]);
+    const auto found = early_.find(order[i]);
     if (found != early_.end()) {
       std::memcpy(launch_.shared, found->second.shared.data(),
                   launch_.shared_bytes);
@@ -87,6 +96,7 @@ void GridRun::Run(const std::function<void()>& start_others) {
   }
   CheckShared();
   if (others_at == NumBlocks()) start_others();
+  LandStores();
 }
 
 }  // namespace nacre::kernels::cuda::emulation

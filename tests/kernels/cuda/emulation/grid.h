@@ -4,8 +4,8 @@
 // long before their turn: while one of the kernels before is in the middle of
 // its own blocks, they run up to WaitForPrevious, and see what memory holds
 // then. The others start when the kernel before is done. So a wait that is
-// missing or comes too late shows in results. Which blocks start early, and
-// when, follows from a seed.
+// missing or comes too late shows in results. Which blocks start early, when,
+// and in which order all of them run, follows from a seed.
 
 #ifndef TESTS_KERNELS_CUDA_EMULATION_GRID_H_
 #define TESTS_KERNELS_CUDA_EMULATION_GRID_H_

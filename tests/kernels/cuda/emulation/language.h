@@ -84,6 +84,22 @@ inline int __reduce_max_sync(unsigned, int value) {
 inline int __reduce_min_sync(unsigned lanes, int value) {
   return ~__reduce_max_sync(lanes, ~value);
 }
+// Among the blocks of a launch.
+inline void __threadfence() { nacre::kernels::cuda::emulation::Fence(); }
+inline unsigned atomicInc(unsigned* counter, unsigned most) {
+  nacre::kernels::cuda::emulation::Announce();
+  const unsigned before = *counter;
+  *counter = before >= most ? 0 : before + 1;
+  return before;
+}
+template <typename Value>
+void __stcg(Value* to, Value value) {
+  nacre::kernels::cuda::emulation::StoreForOthers(to, &value, sizeof(Value));
+}
+template <typename Value>
+Value __ldcg(const Value* from) {
+  return *from;
+}
 // Bytes of a (0 to 3) and b (4 to 7), as the selector's nibbles name them.
 inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = uint64_t{b} << 32 | a;

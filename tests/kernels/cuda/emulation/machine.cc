@@ -92,6 +92,20 @@ struct Barrier {
   void TryEndPhase();
 };
 
+// What StoreForOthers has not brought to memory yet.
+struct HeldStore {
+  const void* block;
+  int thread;
+  // Barriers that the thread had passed: of its warp, its group and its block.
+  int64_t passed[3];
+  int group;
+  void* to;
+  std::array<char, 8> value;
+  int bytes;
+  bool late = false;  // until the launch is over
+};
+std::deque<HeldStore> held_stores;
+
 // Fibers of blocks that are done.
 std::vector<std::vector<Fiber>> idle_fibers;
 
@@ -378,6 +392,57 @@ void GroupBarrier(int group, int threads) {
   fiber.group = group;
   fiber.group_target = Target(++block->group_arrived[group], threads);
   Yield();
+}
+
+namespace {
+
+void LandStore(const HeldStore& store) {
+  std::memcpy(store.to, store.value.data(), store.bytes);
+}
+
+// Whether the current thread comes behind it.
+bool IsBehind(const HeldStore& store) {
+  if (store.block != block || store.late) return false;
+  const Fiber& fiber = CurrentFiber();
+  return store.thread == current ||
+         (store.thread / kWarp == current / kWarp &&
+          store.passed[0] < fiber.warp_target) ||
+         (store.group == fiber.group && store.passed[1] < fiber.group_target) ||
+         store.passed[2] < fiber.block_target;
+}
+
+}  // namespace
+
+void StoreForOthers(void* to, const void* value, int bytes) {
+  const Fiber& fiber = CurrentFiber();
+  HeldStore store = {
+      block,
+      current,
+      {fiber.warp_target, fiber.group_target, fiber.block_target},
+      fiber.group,
+      to,
+      {},
+      bytes};
+  std::memcpy(store.value.data(), value, bytes);
+  held_stores.push_back(store);
+}
+
+void Fence() {
+  for (const HeldStore& store : held_stores) {
+    if (IsBehind(store)) LandStore(store);
+  }
+  std::erase_if(held_stores, IsBehind);
+}
+
+void Announce() {
+  for (HeldStore& store : held_stores) {
+    if (store.block == block) store.late = true;
+  }
+}
+
+void LandStores() {
+  std::for_each(held_stores.begin(), held_stores.end(), LandStore);
+  held_stores.clear();
 }
 
 uint64_t ShuffleXor(uint64_t value, int distance) {

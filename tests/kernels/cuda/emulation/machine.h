@@ -58,6 +58,15 @@ void WarpBarrier();
 void BlockBarrier();
 // Of the first or the second `threads` threads (whole warps).
 void GroupBarrier(int group, int threads);
+// A store to memory (`bytes` up to 8) that other blocks of the launch are to
+// read. They see it as late as they may: once a thread has come to a Fence that
+// is behind the store, its own or beyond a barrier; or when the launch is over.
+void StoreForOthers(void* to, const void* value, int bytes);
+void Fence();
+// A thread tells other blocks that its block has got somewhere. Stores that no
+// fence has brought to memory by then come too late for them.
+void Announce();
+void LandStores();
 // The value of the lane whose number differs in the bits of `distance`.
 uint64_t ShuffleXor(uint64_t value, int distance);
 void Copy(void* to, const void* from, bool inside);

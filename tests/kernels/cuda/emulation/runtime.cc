@@ -236,6 +236,7 @@ void EnqueueOnDevice(int device, KernelLaunch launch) {
     capture->kernels.push_back(std::move(launch));
     return;
   }
+  if (!settings.runs_kernels) return;
   DeviceQueue& queue = QueueOf(device);
   queue.jobs.push_back(
       {std::make_unique<GridRun>(std::move(launch)), nullptr, nullptr});

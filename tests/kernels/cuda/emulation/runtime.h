@@ -46,6 +46,8 @@ struct DeviceSettings {
   cudaError_t next_capture = cudaSuccess;
   cudaError_t next_instantiation = cudaSuccess;
   cudaError_t next_graph_launch = cudaSuccess;
+  // Whether kernels run; else they are counted, and nothing more.
+  bool runs_kernels = true;
   // A kernel whose WaitForPrevious does nothing: what tests of the waits must
   // notice.
   const void* late_wait = nullptr;
