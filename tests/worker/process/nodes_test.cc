@@ -200,9 +200,11 @@ TEST(NodesTest, NobodyHangsBeforeTheLeaderServes) {
   leader.leader->StartServing();
   const auto sequence = *leader.loaded.model->NewSequence(16);
   const std::vector<int32_t> tokens = {5};
-  EXPECT_EQ(
-      leader.loaded.model->Forward({{sequence.get(), tokens, 1}}).status(),
-      absl::DeadlineExceededError("node 1 has sent nothing for 1ns"));
+  // Whoever of the two waits first.
+  EXPECT_EQ(leader.loaded.model->Forward({{sequence.get(), tokens, 1}})
+                .status()
+                .code(),
+            absl::StatusCode::kDeadlineExceeded);
   EXPECT_FALSE(follower.Wait().ok());
 }
 
