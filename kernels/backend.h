@@ -31,6 +31,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "kernels/attention_ops.h"
+#include "kernels/graph_counts.h"
 #include "kernels/kv_layer.h"
 #include "kernels/memory_ops.h"
 #include "kernels/product_ops.h"
@@ -62,6 +63,11 @@ class Backend : public MemoryOps,
   // stays allocated until RunStep returns. A device may record the ops and
   // replay the recording in later steps.
   virtual void RunStep(int rows, absl::FunctionRef<void()> ops);
+  // What came of its recordings.
+  virtual GraphCounts graph_counts() const { return {}; }
+  // Numbers of rows, rising. A step of one of these comes again more often than
+  // others: it is worth rows that nobody asks for. Empty: all are alike.
+  virtual absl::Span<const int> step_sizes() const { return {}; }
 
   // What a layer is made of: the ops above, one after another, with their bits.
   // A device where each op is a launch may join them. Scratch holds nothing of

@@ -27,6 +27,10 @@ class ForwardedMemory : public Backend {
   void RunStep(int rows, absl::FunctionRef<void()> ops) override {
     inner_->RunStep(rows, ops);
   }
+  GraphCounts graph_counts() const override { return inner_->graph_counts(); }
+  absl::Span<const int> step_sizes() const override {
+    return inner_->step_sizes();
+  }
 
   Location location() const override { return inner_->location(); }
   absl::optional<DeviceMemory> Memory() override { return inner_->Memory(); }

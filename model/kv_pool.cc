@@ -79,14 +79,15 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
   std::unique_ptr<KvPool> pool(new KvPool());
   pool->backend_ = backend;
   pool->num_blocks_ = static_cast<int>(num_blocks);
+  const int64_t all_blocks = num_blocks + (options.has_spare_block ? 1 : 0);
   const size_t layer_bytes =
-      static_cast<size_t>(num_blocks * block_bytes / shape.num_layers);
+      static_cast<size_t>(all_blocks * block_bytes / shape.num_layers);
   for (int i = 0; i < shape.num_layers; ++i) {
     NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Buffer> blocks,
                            backend->Allocate(layer_bytes));
     kernels::KvLayer layer;
     layer.blocks = blocks->data();
-    layer.num_blocks = pool->num_blocks_;
+    layer.num_blocks = static_cast<int>(all_blocks);
     layer.num_kv_heads = shape.num_key_value_heads;
     layer.block_size = kBlockSize;
     layer.head_dim = shape.head_dim;

@@ -60,6 +60,8 @@ class KvPool {
     bool prefix_cache = false;  // whether sequences share blocks
     // Where shared blocks are kept longer; of bytes only with prefix_cache.
     KvStoreOptions store;
+    // One block more than fits, for rows that nobody asks for.
+    bool has_spare_block = false;
   };
 
   // Bytes of one position in all layers: keys and values.
@@ -102,6 +104,9 @@ class KvPool {
   int blocks_brought_at_once() const {
     return blocks_->blocks_brought_at_once();
   }
+  // A block table of kBlockSize positions that no sequence has. Only of a pool
+  // with a spare block.
+  const int32_t* spare_table() const { return &num_blocks_; }
   const kernels::KvLayer& layer(int index) const { return layers_[index]; }
   absl::Span<const kernels::KvLayer> layers() const { return layers_; }
 
@@ -114,7 +119,7 @@ class KvPool {
 
   kernels::Backend* backend_ = nullptr;
   std::vector<kernels::KvMove> moves_;  // not queued yet
-  int num_blocks_ = 0;
+  int32_t num_blocks_ = 0;  // that sequences can have; the spare one is next
   std::vector<std::unique_ptr<kernels::Buffer>> buffers_;
   std::vector<kernels::KvLayer> layers_;
   std::unique_ptr<BlockPool> blocks_;

@@ -47,7 +47,16 @@ void StepRows::AddPromptRow(const BlockSequence& sequence, int position) {
 
 void StepRows::AddRow(const BlockSequence& sequence, int position) {
   AddPromptRow(sequence, position);
-  contexts_.push_back({sequence.block_table(), position});
+  AddContext(sequence.block_table(), position);
+}
+
+void StepRows::AddSpareRows(int count, const int32_t* block_table) {
+  token_ids_.insert(token_ids_.end(), static_cast<size_t>(count), 0);
+  for (int i = 0; i < count; ++i) AddContext(block_table, i);
+}
+
+void StepRows::AddContext(const int32_t* block_table, int position) {
+  contexts_.push_back({block_table, position});
   if (has_positions_) positions_.push_back(position);
   for (RowAngles& angles : angles_) {
     angles.rope.Extend(position);

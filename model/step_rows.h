@@ -40,6 +40,9 @@ class StepRows {
     token_ids_.insert(token_ids_.end(), token_ids.begin(), token_ids.end());
   }
   void AddRow(const BlockSequence& sequence, int position);
+  // Rows of no sequence, with any token, after all others: at the first
+  // positions of a table that no sequence has.
+  void AddSpareRows(int count, const int32_t* block_table);
   // After the sequence's positions; fills the slot. FinishTails completes these
   // rows.
   void AddNode(const TreeNode& node, BlockSequence* sequence);
@@ -63,7 +66,8 @@ class StepRows {
   void SendPositions(kernels::MemoryOps* memory, Activations* to) const;
 
  private:
-  // Of the row that is added next.
+  // Of the row that is added next, but for its tail.
+  void AddContext(const int32_t* block_table, int position);
   void AddPromptRow(const BlockSequence& sequence, int position);
 
   // Of one table: host copies of the rows' angles.

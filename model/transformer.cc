@@ -96,6 +96,17 @@ absl::StatusOr<int64_t> CacheBytes(const ModelConfig& whole,
   return shard->least_of_ranks(bytes);
 }
 
+// Fills a step up to the next of `sizes` (Backend::step_sizes), with rows that
+// nobody asks for. Not one whose experts are chosen row by row: it is not
+// recorded. Nor prompts, which differ in more than their rows.
+void AddSpareRows(const ModelConfig& config, const KvPool& kv_pool,
+                  absl::Span<const int> sizes, StepRows* rows) {
+  if (config.experts.count > 0 || !rows->prompt_runs().empty()) return;
+  const auto size = std::lower_bound(sizes.begin(), sizes.end(), rows->size());
+  if (size == sizes.end()) return;
+  rows->AddSpareRows(*size - rows->size(), kv_pool.spare_table());
+}
+
 // What is to be had after the layers.
 void KeepLastFeatures(const ModelConfig& config, const NormWeights& final_norm,
                       int rows, LayerRunner* runner, Activations* activations,
@@ -157,11 +168,14 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   NACRE_ASSIGN_OR_RETURN(
       const int64_t kv_bytes,
       CacheBytes(whole, model->config_, backend, options, shard));
+  const bool records = !backend->step_sizes().empty();
+  if (records) model->room_rows_ = options.step_rows;
   NACRE_ASSIGN_OR_RETURN(
       model->kv_pool_,
       KvPool::Create(backend, KvShape(model->config_, *backend), kv_bytes,
                      {.prefix_cache = options.prefix_cache,
-                      .store = options.prefix_store}));
+                      .store = options.prefix_store,
+                      .has_spare_block = records}));
   if (whole.cross.has_value()) {
     NACRE_ASSIGN_OR_RETURN(
         model->target_,
@@ -358,9 +372,11 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
     rows_.AddLogits(rows.num_logits);
   }
   rows_.FinishTails();
-  NACRE_RETURN_IF_ERROR(activations_.Grow(config_, backend_, rows_.size(),
-                                          rows_.num_logit_rows()));
   NACRE_RETURN_IF_ERROR(features_.Begin(rows_.size()));
+  AddSpareRows(config_, *kv_pool_, backend_->step_sizes(), &rows_);
+  NACRE_RETURN_IF_ERROR(activations_.Grow(config_, backend_,
+                                          std::max(rows_.size(), room_rows_),
+                                          rows_.num_logit_rows()));
   if (target_ != nullptr) NACRE_RETURN_IF_ERROR(target_->Begin());
   rows_.SendPositions(backend_, &activations_);
   const auto embed = [this] {
@@ -402,6 +418,12 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
     rows_.AddRow(*row.sequence, row.position);
     rows_.AddLogits(1);
   }
+  AddSpareRows(config_, *kv_pool_, backend_->step_sizes(), &rows_);
+  if (rows_.size() > activations_.max_rows) {
+    // Of a step that was given none: what it computes on must not move.
+    queued_.Clear();
+    return;
+  }
   rows_.SendPositions(backend_, &activations_);
   const auto embed = [this] {
     const absl::Span<const QueuedStep::Row> rows = queued_.rows();
@@ -417,6 +439,9 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
                            static_cast<int>(end - begin), to);
       to += (end - begin) * static_cast<size_t>(config_.hidden_size);
     }
+    // Of any tokens: there are fewer than others.
+    backend_->EmbedDrawn(*weights_.embedding, ids + rows.front().drawn,
+                         rows_.size() - static_cast<int>(rows.size()), to);
   };
   RunLayers(embed, /*may_end=*/false);
   RunHead();

@@ -143,6 +143,9 @@ class Transformer : public LanguageModel {
   std::function<bool()> interrupt_;
 
   Activations activations_;
+  // Rows of the largest step, where there is room for it from the first one on:
+  // what a device has recorded serves while nothing moves.
+  int room_rows_ = 0;
   std::atomic<uint64_t> layers_finished_{0};  // written by Forward only
   StepRows rows_;  // of the step that is being queued
   LayerRunner runner_;

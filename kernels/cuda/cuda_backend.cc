@@ -23,6 +23,10 @@ namespace {
 // them.
 constexpr int kMostGraphRows = 64;
 
+// Rows that cost a step next to nothing: kernels take rows by 8 or more at a
+// time. Few of them are few graphs.
+constexpr int kStepSizes[] = {1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64};
+
 // Rows whose rounded activations are kept at a time: the most of a step that a
 // worker runs. Decides no bits.
 constexpr int kPassRows = 512;
@@ -76,8 +80,15 @@ void CudaBackend::RunStep(int rows, absl::FunctionRef<void()> ops) {
   const bool has_prompts = prompts_ != nullptr && !prompts_->runs().empty();
   if (!options_.graphs || rows > kMostGraphRows || has_prompts) return ops();
   device_->BeginStep(&graphs_);
+  is_recorded_ = true;
   ops();
+  is_recorded_ = false;
   device_->EndStep();
+}
+
+absl::Span<const int> CudaBackend::step_sizes() const {
+  if (!options_.graphs) return {};
+  return kStepSizes;
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::PackShare(
@@ -278,7 +289,7 @@ void CudaBackend::RopeStoreKv(float* qkv, int num_heads, const float* cos,
   if (!MakeRoom(cut, layer)) return;
   const cuda::PagedRows rows = batch_.SendRows(contexts, layer.block_size);
   // For Attention: an upload between kernels would cut a step in two.
-  batch_.SendTiles(cuda::CutTiles(contexts, cut));
+  batch_.SendTiles(PlanAttention(contexts, cut).tiles);
   if (!device_->ok()) return;
   device_->Check(cuda::RotateAndStore(device_->queue(), qkv, num_heads, cos,
                                       sin, rows, kv),
@@ -292,6 +303,7 @@ cuda::AttentionCut CudaBackend::CutOf(int num_heads,
   cuda::AttentionCut cut;
   cut.tile_rows =
       cuda::AttentionTileRows(num_heads / layer.num_kv_heads, layer.type);
+  cut.group = num_heads / layer.num_kv_heads;
   cut.num_heads = num_heads;
   cut.head_dim = layer.head_dim;
   cut.rule = cuda::SplitRuleOf(layer.type, layer.head_dim);
@@ -303,6 +315,12 @@ cuda::AttentionCut CudaBackend::CutOf(int num_heads,
         (blocks + layer.num_kv_heads - 1) / layer.num_kv_heads;
   }
   return cut;
+}
+
+cuda::AttentionPlan CudaBackend::PlanAttention(
+    absl::Span<const RowContext> contexts,
+    const cuda::AttentionCut& cut) const {
+  return cuda::PlanAttention(contexts, cut, /*repeats=*/is_recorded_);
 }
 
 bool CudaBackend::MakeRoom(const cuda::AttentionCut& cut,
@@ -322,8 +340,8 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   if (contexts.empty() || !device_->ok()) return;
   const cuda::AttentionCut cut = CutOf(num_heads, layer);
   if (!MakeRoom(cut, layer)) return;
-  const std::vector<cuda::PlannedTile> tiles = cuda::CutTiles(contexts, cut);
-  const cuda::AttentionTile* const sent_tiles = batch_.SendTiles(tiles);
+  const cuda::AttentionPlan plan = PlanAttention(contexts, cut);
+  const cuda::AttentionTile* const sent_tiles = batch_.SendTiles(plan.tiles);
   args.rows = batch_.SendRows(contexts, layer.block_size);
   args.q = q;
   args.q_stride = q_stride;
@@ -332,7 +350,7 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   args.window = rule.window;
   args.soft_cap = rule.soft_cap;
   args.out = out;
-  for (const cuda::AttentionChunk& chunk : cuda::CutChunks(tiles, cut)) {
+  for (const cuda::AttentionChunk& chunk : plan.chunks) {
     args.whole = chunk.whole;
     args.tiles = sent_tiles + chunk.first_tile;
     args.num_tiles = chunk.num_tiles;

@@ -70,6 +70,8 @@ class CudaBackend : public cuda::CudaRowOps {
     return cuda::CudaMatrix::Bytes(parts, weight_type_);
   }
   void RunStep(int rows, absl::FunctionRef<void()> ops) override;
+  GraphCounts graph_counts() const override { return graphs_.counts(); }
+  absl::Span<const int> step_sizes() const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override {
     return PackShare(parts, 1);
@@ -113,6 +115,9 @@ class CudaBackend : public cuda::CudaRowOps {
   using WriteRounded = cuda::CublasPrompts::WriteRounded;
 
   cuda::AttentionCut CutOf(int num_heads, const KvLayer& layer) const;
+  // The same in all layers of a step.
+  cuda::AttentionPlan PlanAttention(absl::Span<const RowContext> contexts,
+                                    const cuda::AttentionCut& cut) const;
 
   // Room for what grows with contexts, as large as `layer` can make it: later
   // it would wait for the device. False after an error.
@@ -133,6 +138,7 @@ class CudaBackend : public cuda::CudaRowOps {
   const DType kv_type_;
   const CudaBackendOptions options_;
   cuda::StepGraphs graphs_;
+  bool is_recorded_ = false;  // the step that runs
   cuda::PagedBatch batch_;
   cuda::CudaTokenDrawer token_drawer_;
   const std::unique_ptr<cuda::CublasPrompts> prompts_;  // null: none

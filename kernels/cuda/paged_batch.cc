@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 
 namespace nacre::kernels::cuda {
 namespace {
@@ -97,6 +98,39 @@ void AppendTailTiles(absl::Span<const RowContext> contexts,
   }
 }
 
+// The first of `sizes`, which rise, that is at least `count`; none: `count`.
+int NextOf(std::initializer_list<int> sizes, int count) {
+  for (const int size : sizes) {
+    if (size >= count) return size;
+  }
+  return count;
+}
+
+// A tile may have as many rows as its kernel takes anyway: numbers of queries
+// that there are kernels for, of a float32 and of a bf16 cache.
+int WidenedTileRows(const AttentionCut& cut, int rows) {
+  const int queries = rows * cut.group;
+  const int widened = cut.tile_rows * cut.group <= kMostTileQueries
+                          ? NextOf({1, 4, kMostTileQueries}, queries)
+                          : NextOf({16, 32, 64, kMostBf16Queries}, queries);
+  return widened / cut.group;
+}
+
+void WidenChunk(const AttentionCut& cut, AttentionPlan* plan) {
+  AttentionChunk& chunk = plan->chunks[0];
+  chunk.num_tiles =
+      NextOf({1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128}, chunk.num_tiles);
+  PlannedTile empty;
+  empty.at = {static_cast<int32_t>(chunk.first_row), 1, 0, 0};
+  plan->tiles.resize(static_cast<size_t>(chunk.num_tiles), empty);
+  chunk.max_tile_rows = WidenedTileRows(cut, chunk.max_tile_rows);
+  const int splits = NextOf({1, 2, 4, 8}, chunk.max_splits);
+  if (PartialBytes(cut, static_cast<size_t>(chunk.num_rows), splits) <=
+      cut.max_partial_bytes) {
+    chunk.max_splits = splits;
+  }
+}
+
 }  // namespace
 
 bool SentInts::Reserve(size_t count, Device* device) {
@@ -180,6 +214,18 @@ std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
                       tile.rows, splits});
   }
   return chunks;
+}
+
+AttentionPlan PlanAttention(absl::Span<const RowContext> contexts,
+                            const AttentionCut& cut, bool repeats) {
+  AttentionPlan plan;
+  plan.tiles = CutTiles(contexts, cut);
+  plan.chunks = CutChunks(plan.tiles, cut);
+  // Steps of several chunks have long contexts, and seldom launches in common.
+  if (repeats && plan.chunks.size() == 1 && !plan.chunks[0].whole) {
+    WidenChunk(cut, &plan);
+  }
+  return plan;
 }
 
 size_t MostPartialBytes(const AttentionCut& cut, int rows, int64_t positions) {

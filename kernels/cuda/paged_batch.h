@@ -41,6 +41,7 @@ class SentInts {
 // How attention's rows are cut. Decides no bits.
 struct AttentionCut {
   int tile_rows = 1;  // AttentionTileRows
+  int group = 1;      // query heads for each KV head
   int num_heads = 0;
   int head_dim = 0;
   SplitRule rule;
@@ -81,6 +82,17 @@ std::vector<PlannedTile> CutTiles(absl::Span<const RowContext> contexts,
                                   const AttentionCut& cut);
 std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
                                       const AttentionCut& cut);
+
+struct AttentionPlan {
+  std::vector<PlannedTile> tiles;
+  std::vector<AttentionChunk> chunks;
+};
+
+// Both. `repeats`: the launches are to be those of many steps (StepGraphs). So
+// there are tiles without a split, and splits and queries that no tile has:
+// their blocks end at once.
+AttentionPlan PlanAttention(absl::Span<const RowContext> contexts,
+                            const AttentionCut& cut, bool repeats);
 
 // Bytes of partial results. No chunk of a step of up to `rows` rows in a cache
 // of `positions` needs more. The exception: a single row that needs more than

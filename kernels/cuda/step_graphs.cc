@@ -82,10 +82,16 @@ cudaError_t StepGraphs::Launch(const RecordedLaunches& launches,
   }
   if (last_ != nullptr) last_->next = kept;
   last_ = kept;
-  if (is_new) return QueueEach(launches, stream);
+  if (is_new) {
+    ++counts_.plain;
+    return QueueEach(launches, stream);
+  }
   if (kept->graph == nullptr) {
     const cudaError_t status = Capture(launches, stream, &kept->graph);
     if (status != cudaSuccess) return status;
+    ++counts_.captured;
+  } else {
+    ++counts_.replayed;
   }
   return cudaGraphLaunch(kept->graph, stream);
 }

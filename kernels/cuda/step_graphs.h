@@ -18,6 +18,7 @@
 #include <list>
 
 #include "kernels/cuda/recorded_launch.h"
+#include "kernels/graph_counts.h"
 
 namespace nacre::kernels::cuda {
 
@@ -44,6 +45,9 @@ class StepGraphs {
   // graph: then the rest of them is not queued.
   cudaError_t Launch(const RecordedLaunches& launches, cudaStream_t stream);
 
+  // Since it was made.
+  const GraphCounts& counts() const { return counts_; }
+
  private:
   struct Kept {
     RecordedLaunches launches;
@@ -60,6 +64,7 @@ class StepGraphs {
   Kept* last_ = nullptr;  // used
   size_t lists_of_step_ = 0;
   size_t most_of_a_step_ = 1;
+  GraphCounts counts_;
 };
 
 }  // namespace nacre::kernels::cuda

@@ -329,6 +329,14 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   std::printf("rows alone and in batches: %s\n",
               invariant ? "the same bits" : "DIFFERENT BITS");
   (*json)["batch_invariant"] = invariant;
+  const kernels::GraphCounts graphs = backend->graph_counts();
+  std::printf("steps: %llu as a kept graph, %llu as a new one, %llu without\n",
+              static_cast<unsigned long long>(graphs.replayed),
+              static_cast<unsigned long long>(graphs.captured),
+              static_cast<unsigned long long>(graphs.plain));
+  (*json)["graphs"] = {{"replayed", graphs.replayed},
+                       {"captured", graphs.captured},
+                       {"plain", graphs.plain}};
   return absl::OkStatus();
 }
 

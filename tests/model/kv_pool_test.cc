@@ -52,6 +52,18 @@ TEST_F(KvPoolTest, HoldsTheWholeBlocksThatFit) {
   EXPECT_NE(pool->layer(0).blocks, pool->layer(2).blocks);
 }
 
+TEST_F(KvPoolTest, NoSequenceHasTheSpareBlock) {
+  const auto pool = *KvPool::Create(backend_.get(), kShape, 5 * kBlockBytes,
+                                    {.has_spare_block = true});
+  EXPECT_EQ(pool->capacity_tokens(), 80);
+  EXPECT_EQ(pool->layer(2).num_blocks, 6);
+  const auto sequence = *pool->Reserve(80);
+  const absl::Span<const int32_t> table(sequence->block_table(), 5);
+  EXPECT_THAT(table, ::testing::Not(::testing::Contains(*pool->spare_table())));
+  EXPECT_EQ(*pool->spare_table(), 5);
+  EXPECT_FALSE(pool->Reserve(1).ok());
+}
+
 TEST_F(KvPoolTest, BF16HoldsTwiceAsMuch) {
   KvPool::Shape shape = kShape;
   shape.type = kernels::DType::kBF16;

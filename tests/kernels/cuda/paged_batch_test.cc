@@ -260,6 +260,44 @@ TEST_F(PagedBatchTest, TilesFollowTheRuleOfSplits) {
                                          ElementsAre(1, 1, last, kEverySplit)));
 }
 
+// Three sessions; the longest tile has 3 rows of 2 query heads each.
+TEST_F(PagedBatchTest, StepsThatComeAgainHaveGridsInCommon) {
+  const std::vector<int32_t> third = {5};
+  const std::vector<RowContext> contexts = {{first_.data(), 298},
+                                            {first_.data(), 299},
+                                            {first_.data(), 300},
+                                            {second_.data(), 40},
+                                            {third.data(), 2}};
+  AttentionCut cut = Cut(64);
+  cut.group = 2;
+  const AttentionPlan once = PlanAttention(contexts, cut, /*repeats=*/false);
+  EXPECT_EQ(once.tiles.size(), 3u);
+  ASSERT_EQ(once.chunks.size(), 1u);
+  EXPECT_EQ(once.chunks[0].max_splits, 3);
+  const AttentionPlan again = PlanAttention(contexts, cut, /*repeats=*/true);
+  ASSERT_EQ(again.chunks.size(), 1u);
+  EXPECT_EQ(again.chunks[0].num_tiles, 4);
+  EXPECT_EQ(again.chunks[0].max_tile_rows, 16 / 2);
+  EXPECT_EQ(again.chunks[0].max_splits, 4);
+  EXPECT_EQ(again.chunks[0].first_row, 0);
+  EXPECT_EQ(again.chunks[0].num_rows, 5);
+  EXPECT_THAT(Ranges(again.tiles),
+              ElementsAre(ElementsAre(0, 3, 0, kEverySplit),
+                          ElementsAre(3, 1, 0, kEverySplit),
+                          ElementsAre(4, 1, 0, kEverySplit),
+                          ElementsAre(0, 1, 0, 0)));  // no split
+  // Of float32 caches: 6 queries, of at most 8.
+  cut.tile_rows = 4;
+  EXPECT_EQ(PlanAttention(contexts, cut, true).chunks[0].max_tile_rows, 4);
+  // Not for more memory than there may be.
+  cut.max_partial_bytes = 5 * 3 * 128;
+  EXPECT_EQ(PlanAttention(contexts, cut, true).chunks[0].max_splits, 3);
+  cut.max_partial_bytes = 0;
+  EXPECT_GT(PlanAttention(contexts, cut, true).chunks.size(), 1u);
+  EXPECT_EQ(PlanAttention(contexts, cut, true).tiles.size(),
+            CutTiles(contexts, cut).size());
+}
+
 TEST_F(PagedBatchTest, SplitsLieBehindEachOther) {
   for (const SplitRule rule : {SplitRule{false}, SplitRule{true}}) {
     int split = 0;

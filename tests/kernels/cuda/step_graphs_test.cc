@@ -93,6 +93,8 @@ TEST_F(StepGraphsTest, AStepThatComesAgainIsAGraph) {
   EXPECT_EQ(counts.graph_launches, 3);
   EXPECT_EQ(counts.graphs, 1);
   EXPECT_THAT(X(), Each(202 * kKernels));
+  EXPECT_EQ(graphs_->counts(),
+            (GraphCounts{.replayed = 2, .captured = 1, .plain = 1}));
 }
 
 TEST_F(StepGraphsTest, FewKernelsAreNoGraph) {
@@ -100,6 +102,7 @@ TEST_F(StepGraphsTest, FewKernelsAreNoGraph) {
   for (int i = 0; i < 3; ++i) Step(few);
   EXPECT_EQ(counts.graph_launches, 0);
   EXPECT_EQ(counts.launches, 3 * few);
+  EXPECT_EQ(graphs_->counts(), GraphCounts());
   EXPECT_THAT(X(), Each(3 * few));
 }
 

@@ -95,7 +95,7 @@ bool RunJob(DeviceQueue* queue, size_t most) {
     queue->jobs.pop_front();
     if (job.kernel == nullptr) {
       job.other();
-    } else {
+    } else if (!settings.idle) {
       job.kernel->Run([queue, most] { StartKernels(queue, 0, most); });
     }
   }

@@ -51,6 +51,8 @@ struct DeviceSettings {
   // A kernel whose WaitForPrevious does nothing: what tests of the waits must
   // notice.
   const void* late_wait = nullptr;
+  // Whether kernels are queued, but do nothing.
+  bool idle = false;
   // Once set, everything that waits returns it: as after a fault in a kernel.
   cudaError_t fault = cudaSuccess;
   int fault_device = -1;  // that has it alone; negative: all
