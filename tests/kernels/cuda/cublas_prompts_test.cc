@@ -99,7 +99,8 @@ class CublasPromptsTest : public CublasTest {
 // Small whole numbers, whose sums are exact in any order.
 TEST_F(CublasPromptsTest, MultipliesWhatOurKernelsMultiply) {
   for (const auto& [outputs, inputs] :
-       {std::pair(17, 19), std::pair(40, 72), std::pair(16, 200)}) {
+       {std::pair(17, 19), std::pair(40, 72), std::pair(40, 48),
+        std::pair(16, 200)}) {
     const auto whole = [](std::vector<float> values) {
       for (float& value : values) value = std::round(2 * value);
       return values;
