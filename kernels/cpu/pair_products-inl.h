@@ -93,7 +93,7 @@ inline void LoadPairs(const char* from, __m512i (&weights)[kUnitVectors]) {
 }
 
 // Measured on Zen 4: steps of one and two rows have too little arithmetic.
-inline bool FetchesFar(int rows, int tiles) { return rows > 4 || tiles > 1; }
+inline bool FetchesFar(int rows, int tiles) { return rows > 2 || tiles > 1; }
 
 // Fetches kLines lines each step.
 template <int kRows, int kLines>
