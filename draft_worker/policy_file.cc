@@ -220,7 +220,12 @@ absl::Status ReadWeights(absl::string_view file, PolicyKind kind,
 absl::StatusOr<PolicyFile> ParsePolicyFile(
     PolicyKind kind, const model::ModelInfo& draft, absl::string_view text,
     absl::FunctionRef<absl::StatusOr<absl::string_view>()> open_weights) {
-  NACRE_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, "policy.json"));
+  const absl::StatusOr<Json> parsed = ParseJsonObject(text);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy.json: ", parsed.status().message()));
+  }
+  const Json& json = *parsed;
   if (json.value("format", Json()) != kFormat) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy.json: \"format\" is not ", kFormat));

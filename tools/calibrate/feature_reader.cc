@@ -124,8 +124,7 @@ absl::StatusOr<std::vector<Line>> ParseLines(absl::string_view name,
     ++line_number;
     if (absl::StripAsciiWhitespace(text).empty()) continue;
     const absl::StatusOr<Json> json = ParseJsonObject(text);
-    absl::StatusOr<Line> line = json.status();
-    if (json.ok()) line = parse(*json);
+    absl::StatusOr<Line> line = json.ok() ? parse(*json) : json.status();
     if (!line.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, ":", line_number, ": ", line.status().message()));
