@@ -125,8 +125,9 @@ else
   ((code == 0)) || fail "the rehearsal ended with $code: $(cat "$folder/said")"
   json_is "$folder/rehearsed/summary.json" 'j["state"] == "passed" and {
       s["name"] for s in j["steps"] if s["state"] == "passed"} == {
-      "exact-gpu", "exact-gpu-sampled", "exact-draft-on-cpu", "inflate",
-      "bench-pair-gpu", "bench-pair-draft-on-cpu"}'
+      "exact-gpu", "exact-gpu-sampled", "exact-draft-on-cpu", "exact-eagle",
+      "exact-glide", "exact-medusa", "inflate", "bench-pair-gpu",
+      "bench-pair-draft-on-cpu"}'
   json_is "$folder/rehearsed/pair_gpu.json" 'j["identical_tokens"]'
 
   env -i PATH=/usr/bin:/bin HOME=/ "$bundle/run.sh" --rehearse --only 'inf*' \

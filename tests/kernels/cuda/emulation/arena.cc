@@ -24,6 +24,9 @@ Arena::Arena() {
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (begin == MAP_FAILED) Die("no addresses for device memory");
   begin_ = static_cast<char*>(begin);
+  // Protect takes as long as there are pages. Where there are no large ones, it
+  // takes longer.
+  madvise(begin_, kArenaBytes, MADV_HUGEPAGE);
 }
 
 void* Arena::Allocate(size_t bytes, int device) {
