@@ -84,10 +84,8 @@ absl::Status ProbeHeads(LanguageModel* target, FutureHeads* heads) {
   TargetRows rows;
   NACRE_RETURN_IF_ERROR(rows.Compute(target));
   if (!rows.is_sound()) return absl::OkStatus();
-  const size_t size = static_cast<size_t>(rows.count()) *
-                      static_cast<size_t>(target->info().hidden_size);
-  const kernels::FloatView view = target->final_hidden();
-  const std::vector<float> hidden(view.data(), view.data() + size);
+  std::vector<float> copy;
+  const absl::Span<const float> hidden = target->final_hidden().OnHost(&copy);
   return CheckNumbers(heads->Run(hidden), target->info().vocab_size);
 }
 

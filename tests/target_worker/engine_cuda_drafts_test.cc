@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/eagle_model.h"
+#include "model/first_forward.h"
 #include "model/glide_model.h"
 #include "model/medusa_heads.h"
 #include "model/safetensors_writer.h"
@@ -29,9 +30,13 @@ Said SaidAlone() {
   return said;
 }
 
+// As a worker checks it before it serves.
 template <typename Draft>
-RealEngine::Drafter Checked(absl::StatusOr<std::unique_ptr<Draft>> draft) {
+RealEngine::Drafter Checked(model::LanguageModel* model,
+                            absl::StatusOr<std::unique_ptr<Draft>> draft) {
   EXPECT_TRUE(draft.ok()) << draft.status();
+  const absl::Status sound = model::ProbeDrafter(model, draft->get());
+  EXPECT_TRUE(sound.ok()) << sound;
   return *std::move(draft);
 }
 
@@ -39,16 +44,16 @@ TEST(TargetEngineCudaDrafts, ChangeNoToken) {
   const Said said = SaidAlone();
   const std::vector<RealEngine::Make> makes = {
       [](model::LanguageModel* model) {
-        return Checked(
-            model::EagleModel::Load(RealFolder("eagle/specforge"), model));
+        return Checked(model, model::EagleModel::Load(
+                                  RealFolder("eagle/specforge"), model));
       },
       [](model::LanguageModel* model) {
         return Checked(
-            model::EagleModel::Load(RealFolder("eagle/eagle1"), model));
+            model, model::EagleModel::Load(RealFolder("eagle/eagle1"), model));
       },
       [](model::LanguageModel* model) {
-        return Checked(
-            model::GlideModel::Load(RealFolder("glide/one_layer"), *model));
+        return Checked(model, model::GlideModel::Load(
+                                  RealFolder("glide/one_layer"), *model));
       }};
   for (const RealEngine::Make& make : makes) {
     RealEngine engine(make);
@@ -77,6 +82,8 @@ TEST(TargetEngineCudaDrafts, HeadsChangeNoToken) {
   RealEngine engine(nullptr, nullptr, {}, [](model::LanguageModel* model) {
     auto heads = model::MedusaHeads::Load(WriteHead(), *model);
     EXPECT_TRUE(heads.ok()) << heads.status();
+    const absl::Status sound = model::ProbeHeads(model, heads->get());
+    EXPECT_TRUE(sound.ok()) << sound;
     return *std::move(heads);
   });
   EXPECT_EQ(SayThree(kTemperature, &engine), SaidAlone());
