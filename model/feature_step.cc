@@ -99,7 +99,6 @@ float* FeatureStep::GatherLogitRows() {
 }
 
 absl::Status FeatureStep::Wait(absl::Span<const FeatureRows> batch) {
-  if (rows_.num_logit_rows() == 0) return absl::OkStatus();
   absl::Status status = backend_->Synchronize();
   if (!status.ok()) EmptySlots(batch);
   return status;

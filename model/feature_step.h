@@ -88,8 +88,8 @@ class FeatureStep {
   float* GatherLogitRows();
   // Queues what brings activations()->logits to the host.
   void BringLogits() { logits_.Bring(activations_.logits->f32(), NumLogits()); }
-  // Waits for the rows, if any has logits. Errors of the backend: nothing has
-  // changed.
+  // Waits for the rows, also where none has logits: the caller takes the time
+  // that they took. Errors of the backend: nothing has changed.
   absl::Status Wait(absl::Span<const FeatureRows> batch);
   // Then the sequences are longer.
   static void End(absl::Span<const FeatureRows> batch);
