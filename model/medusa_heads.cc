@@ -231,7 +231,7 @@ absl::Status MedusaHeads::MakeRoom() {
   const size_t all = heads_.size() * kMaxRows;
   NACRE_RETURN_IF_ERROR(states_.Reserve(all * hidden_size_));
   NACRE_RETURN_IF_ERROR(gates_.Reserve((kMaxRows + 1) * hidden_size_));
-  NACRE_RETURN_IF_ERROR(inputs_.Reserve(2 * kMaxRows * hidden_size_));
+  NACRE_RETURN_IF_ERROR(inputs_.Reserve(2 * hidden_size_ * kMaxRows));
   NACRE_RETURN_IF_ERROR(gated_.Reserve(kMaxRows * hidden_size_));
   NACRE_RETURN_IF_ERROR(values_.Reserve(all * vocab_size_));
   NACRE_RETURN_IF_ERROR(brought_.Reserve(all * vocab_size_));

@@ -339,10 +339,10 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
       NodeLeader::Start(options, program.role, security, process));
   const absl::StatusOr<LoadedModel> loaded =
       LoadForWorker(options, program.role, {}, leader.get());
-  const absl::Status status =
-      loaded.ok() ? ServeLoaded(options, program, security, *loaded,
-                                leader.get(), &signals, &exit)
-                  : loaded.status();
+  absl::Status status = loaded.ok()
+                            ? ServeLoaded(options, program, security, *loaded,
+                                          leader.get(), &signals, &exit)
+                            : loaded.status();
   // Before the model goes, of which the others would hear otherwise.
   if (!status.ok() && leader != nullptr) leader->Fail(status);
   return status;
