@@ -65,8 +65,8 @@ class Backend : public MemoryOps,
   virtual void RunStep(int rows, absl::FunctionRef<void()> ops);
   // What came of its recordings.
   virtual GraphCounts graph_counts() const { return {}; }
-  // Numbers of rows, rising. A step of one of these comes again more often than
-  // others: it is worth rows that nobody asks for. Empty: all are alike.
+  // Numbers of rows, rising. Steps of these sizes repeat, so that a model adds
+  // rows without use to a step until it has one. Empty: it adds none.
   virtual absl::Span<const int> step_sizes() const { return {}; }
 
   // What a layer is made of: the ops above, one after another, with their bits.

@@ -49,7 +49,7 @@ class NodeLink {
 
   virtual int node() const = 0;
   virtual int nodes() const = 0;  // 2, 4 or 8
-  // Whether nobody on the way reads what is sent.
+  // Whether the connection encrypts what it sends.
   virtual bool is_encrypted() const = 0;
 
   // `values` [call.count] may be used again when it returns, which may be

@@ -70,9 +70,9 @@ absl::StatusOr<int64_t> KvBytes(const ModelConfig& config,
     return absl::ResourceExhaustedError(absl::StrCat(
         "no room for a KV cache: beside the weights, a step of ",
         budget.step_rows, " rows needs ", scratch, " bytes on the device",
-        budget.draft.bytes == 0 ? ""
-                                : absl::StrCat(", ", budget.draft.bytes,
-                                               " of them the draft beside it"),
+        budget.draft.bytes == 0
+            ? ""
+            : absl::StrCat(", ", budget.draft.bytes, " of them for a draft"),
         ", ", memory.ToString()));
   }
   // The draft's own cache has room for as many tokens.

@@ -60,7 +60,7 @@ class KvPool {
     bool prefix_cache = false;  // whether sequences share blocks
     // Where shared blocks are kept longer; of bytes only with prefix_cache.
     KvStoreOptions store;
-    // One block more than fits, for rows that nobody asks for.
+    // Adds a block to those that fit, for rows that only fill up a step.
     bool has_spare_block = false;
   };
 

@@ -99,7 +99,7 @@ class KeptRows::DeviceBlocks {
         static_cast<size_t>(num_blocks_) * size_ / sizeof(float);
     kernels::KvLayer layer = shape;
     layer.num_blocks = num_blocks_;
-    layer.blocks = const_cast<float*>(  // which nobody writes
+    layer.blocks = const_cast<float*>(  // ReadSlot only reads
         brought_.Get(index * floats, floats).data());
     return layer;
   }

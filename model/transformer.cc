@@ -96,9 +96,9 @@ absl::StatusOr<int64_t> CacheBytes(const ModelConfig& whole,
   return shard->least_of_ranks(bytes);
 }
 
-// Fills a step up to the next of `sizes` (Backend::step_sizes), with rows that
-// nobody asks for. Not one whose experts are chosen row by row: it is not
-// recorded. Nor prompts, which differ in more than their rows.
+// Adds rows without use, until the step has the next of `sizes`
+// (Backend::step_sizes). Steps with experts get none, since no device records
+// them. Prompts get none, since they differ in more than their rows.
 void AddSpareRows(const ModelConfig& config, const KvPool& kv_pool,
                   absl::Span<const int> sizes, StepRows* rows) {
   if (config.experts.count > 0 || !rows->prompt_runs().empty()) return;

@@ -1,10 +1,10 @@
-// The last of some blocks of a launch does what needs the results of all: then
-// no kernel of its own has to. A counter says who is last, and never in which
-// order anything is added.
+// The last of several blocks of a launch combines the results of all of them.
+// This saves a second kernel. A counter finds the last block; it does not
+// decide the order of a sum.
 //
-// What others read is written by __stcg and read by __ldcg: it passes the cache
-// that belongs to one multiprocessor. Blocks wait for nobody, so none need be
-// on the device at the same time.
+// Blocks write shared results with __stcg and read them with __ldcg, which
+// bypass the cache of a multiprocessor. No block waits for another one, so they
+// need not run at the same time.
 
 #ifndef KERNELS_CUDA_LAST_BLOCK_CUH_
 #define KERNELS_CUDA_LAST_BLOCK_CUH_

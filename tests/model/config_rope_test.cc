@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "model/config.h"
 #include "nlohmann/json.hpp"
+#include "tests/model/minimal_config.h"
 
 namespace nacre::model {
 namespace {
@@ -13,17 +14,8 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-json Minimal() {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"hidden_size", 96},
-          {"intermediate_size", 100},
-          {"num_hidden_layers", 3},
-          {"num_attention_heads", 6},
-          {"vocab_size", 301}};
-}
-
 int ContextOf(const json& fields) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config.update(fields);
   const auto parsed = ParseConfig(config.dump());
   EXPECT_TRUE(parsed.ok()) << parsed.status();
@@ -79,7 +71,7 @@ TEST(ConfigRopeTest, OtherScalingsSayTheContextThatTheyHave) {
 }
 
 TEST(ConfigRopeTest, WhatTurnsGoesByTheContextBeforeScaling) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
   const auto parsed = ParseConfig(config.dump());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -89,7 +81,7 @@ TEST(ConfigRopeTest, WhatTurnsGoesByTheContextBeforeScaling) {
 
 TEST(ConfigRopeTest, TheContextHasLimits) {
   for (const double factor : {1e-9, 1e9}) {
-    json config = Minimal();
+    json config = MinimalConfig();
     config["rope_scaling"] = {{"type", "linear"}, {"factor", factor}};
     EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
                 HasSubstr("positions, expected 1 to 16777216"));
@@ -98,7 +90,7 @@ TEST(ConfigRopeTest, TheContextHasLimits) {
 
 // A window that is longer than pre-training's context, but not than this one.
 TEST(ConfigRopeTest, AWindowLimitsAStretchedContext) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["architectures"] = {"MistralForCausalLM"};
   config["num_key_value_heads"] = 6;
   config["max_position_embeddings"] = 4096;
@@ -109,7 +101,7 @@ TEST(ConfigRopeTest, AWindowLimitsAStretchedContext) {
 }
 
 TEST(ConfigRopeTest, YarnTakesZeroForAbsent) {
-  json config = Minimal();
+  json config = MinimalConfig();
   json& rope = config["rope_scaling"];
   rope = {{"type", "yarn"}, {"factor", 4.0}};
   const double magnitude = ParseConfig(config.dump())->rope.scaling.magnitude;

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/model/minimal_config.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
@@ -16,24 +17,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-json Minimal() {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"hidden_size", 96},
-          {"intermediate_size", 100},
-          {"num_hidden_layers", 3},
-          {"num_attention_heads", 6},
-          {"vocab_size", 301}};
-}
-
-// Parses Minimal() with `field` replaced; null removes it.
+// Parses MinimalConfig() with `field` replaced; null removes it.
 absl::StatusOr<ModelConfig> ParseWith(const char* field, const json& value) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config[field] = value;
   return ParseConfig(config.dump());
 }
 
 TEST(ConfigTest, FillsHuggingFaceDefaults) {
-  const auto config = ParseConfig(Minimal().dump());
+  const auto config = ParseConfig(MinimalConfig().dump());
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->head_dim, 16);
   EXPECT_EQ(config->num_key_value_heads, 6);
@@ -49,7 +41,7 @@ TEST(ConfigTest, FillsHuggingFaceDefaults) {
 TEST(ConfigTest, RefusesWhatIsDeep) {
   const std::string deep =
       std::string(200'000, '[') + std::string(200'000, ']');
-  const std::string start = Minimal().dump();
+  const std::string start = MinimalConfig().dump();
   for (const std::string& field :
        {R"("hidden_act":)" + deep,
         R"("rope_scaling":{"rope_type":)" + deep + "}",
@@ -77,7 +69,7 @@ TEST(ConfigTest, ReadsTheBundledModels) {
 
 // Of both forms one is meant, and it is not known which.
 TEST(ConfigTest, RefusesTwoRopeScalingsThatDiffer) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
   config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4}};
   EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
@@ -105,7 +97,7 @@ TEST(ConfigTest, RopeParametersOfFullAttentionAreThoseOfAllLayers) {
 // config.json's own goes before that of the scaling, as in Hugging Face.
 TEST(ConfigTest, TheOriginalContextMayStandOutside) {
   for (const char* type : {"llama3", "yarn"}) {
-    json config = Minimal();
+    json config = MinimalConfig();
     config["original_max_position_embeddings"] = 512;
     config["rope_scaling"] = {{"rope_type", type},
                               {"factor", 4},
@@ -271,7 +263,7 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
 
 // Hugging Face's defaults where a field is missing; null is a value.
 TEST(ConfigTest, DefaultsAreThoseOfTheFamily) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["architectures"] = json::array({"MistralForCausalLM"});
   config["num_attention_heads"] = 32;
   config["hidden_size"] = 256;
@@ -296,7 +288,7 @@ TEST(ConfigTest, DefaultsAreThoseOfTheFamily) {
 }
 
 TEST(ConfigTest, BiasesAreThoseOfTheFamily) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["attention_bias"] = config["mlp_bias"] = true;
   auto parsed = ParseConfig(config.dump());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -320,7 +312,7 @@ TEST(ConfigTest, BiasesAreThoseOfTheFamily) {
 
 // Which of the two lists follows from the model's context.
 TEST(ConfigTest, LongRopeTakesTheLongFactorsOfAContextThatIsLonger) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["original_max_position_embeddings"] = 1024;
   config["rope_scaling"] = {{"type", "su"},
                             {"short_factor", {1, 1, 1, 1, 1, 1, 1, 2}},
@@ -350,7 +342,7 @@ TEST(ConfigTest, LongRopeTakesTheLongFactorsOfAContextThatIsLonger) {
 }
 
 json Gemma(const char* architecture) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["architectures"] = json::array({architecture});
   config["num_key_value_heads"] = 2;
   return config;
@@ -448,7 +440,7 @@ TEST(ConfigTest, LayersOfGemma3TurnByTwoThetas) {
 }
 
 TEST(ConfigTest, ReadsExperts) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["architectures"] = json::array({"MixtralForCausalLM"});
   config["num_key_value_heads"] = 2;
   auto parsed = ParseConfig(config.dump());
@@ -548,7 +540,7 @@ TEST(ConfigTest, LayersHaveTheWindowsThatTheFamilySays) {
        "use_sliding_window is 1"},
   };
   for (const WindowCase& test : cases) {
-    json config = Minimal();
+    json config = MinimalConfig();
     config["architectures"] = json::array({test.architecture});
     config["max_position_embeddings"] = 8192;
     config["num_key_value_heads"] = 2;
@@ -566,7 +558,7 @@ TEST(ConfigTest, LayersHaveTheWindowsThatTheFamilySays) {
 }
 
 TEST(ConfigTest, RefusesStackedProjectionsThatAreTooLarge) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["num_attention_heads"] = 4096;
   config["num_key_value_heads"] = 4096;
   config["head_dim"] = 512;
@@ -577,7 +569,7 @@ TEST(ConfigTest, RefusesStackedProjectionsThatAreTooLarge) {
 // More than the attention of any backend takes; also where it follows from
 // other fields.
 TEST(ConfigTest, RefusesAHeadThatIsTooWide) {
-  json config = Minimal();
+  json config = MinimalConfig();
   config["hidden_size"] = 2048;
   config["num_attention_heads"] = config["num_key_value_heads"] = 4;
   config.erase("head_dim");
@@ -618,7 +610,7 @@ TEST(ConfigTest, NamesAMissingFolderOrFile) {
 
 TEST(ConfigTest, NamesTheFileOfABadField) {
   const std::string dir = nacre::testing::TestFolder("bad");
-  nacre::testing::WriteFile(dir + "/config.json", Minimal().dump());
+  nacre::testing::WriteFile(dir + "/config.json", MinimalConfig().dump());
   nacre::testing::WriteFile(dir + "/generation_config.json",
                             R"({"eos_token_id": "two"})");
   EXPECT_THAT(ReadConfig(dir).status().ToString(),
@@ -628,7 +620,7 @@ TEST(ConfigTest, NamesTheFileOfABadField) {
 // It may name the end tokens: without them the model would be another one.
 TEST(ConfigTest, AGenerationConfigThatCannotBeReadIsAnError) {
   const std::string dir = nacre::testing::TestFolder("unreadable");
-  nacre::testing::WriteFile(dir + "/config.json", Minimal().dump());
+  nacre::testing::WriteFile(dir + "/config.json", MinimalConfig().dump());
   EXPECT_TRUE(ReadConfig(dir).ok());
   std::filesystem::create_directory(dir + "/generation_config.json");
   EXPECT_EQ(ReadConfig(dir).status().code(),

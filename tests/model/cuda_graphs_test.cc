@@ -208,7 +208,7 @@ TEST_F(CudaGraphsTest, MostStepsFindTheirGraph) {
   }
 }
 
-// Rows that nobody asked for, tiles, splits and queries that there are not.
+// A step that fills up rows, tiles, splits and queries has the same bits.
 TEST_F(CudaGraphsTest, WhatStepsAreGivenForGraphsChangesNoBit) {
   for (const bool trees : {false, true}) {
     const Load load = {"", 4, 1, 6, 0.8, trees, 160, 40};

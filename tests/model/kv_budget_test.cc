@@ -89,7 +89,7 @@ TEST(KvBudgetTest, LeavesRoomForADraft) {
   memory.limit = memory.used + kGigabyte;
   EXPECT_THAT(
       std::string(KvBytes(Config(), memory, budget, kToken).status().message()),
-      HasSubstr(", 1073741824 of them the draft beside it, "));
+      HasSubstr(", 1073741824 of them for a draft, "));
 }
 
 TEST(KvBudgetTest, SaysWhatIsMissing) {

@@ -1,6 +1,6 @@
-// Ends a node of a model on several nodes that is told to terminate, or hears
-// that another node has ended, while it loads: that takes minutes, and asks
-// nobody whether to go on.
+// Ends a node of a model on several nodes while it loads, when it is told to
+// terminate or hears that another node has ended. Loading takes minutes and
+// cannot be interrupted.
 //
 // Not thread-safe. A thread of its own watches.
 

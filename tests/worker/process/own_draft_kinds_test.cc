@@ -11,7 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backend_factory.h"
+#include "kernels/dtype.h"
+#include "model/draft_files.h"
 #include "model/eagle_projection.h"
+#include "model/kv_budget.h"
 #include "model/load_model.h"
 #include "tests/worker/damaged_draft.h"
 #include "worker/process/options.h"
@@ -50,6 +53,29 @@ TEST(OwnDraftKindsTest, AnyTwoExcludeEachOther) {
 // Of a kind a folder of the bundled target's draft, by its flag.
 std::string BundledDraft(const OwnDraftKind& kind) {
   return absl::StrCat(NACRE_MODELS, "/", kind.flag);
+}
+
+// Of a device each takes at least its file; what keeps keys and values takes
+// more of each token with wider ones.
+TEST(OwnDraftKindsTest, EachSaysWhatItNeedsBeforeItIsLoaded) {
+  const std::string target = absl::StrCat(NACRE_MODELS, "/target");
+  for (const OwnDraftKind& kind : OwnDraftKinds()) {
+    SCOPED_TRACE(kind.flag);
+    const auto needs = [&](kernels::DType kv_type) {
+      return kind.needs(BundledDraft(kind), target, kv_type, /*step_rows=*/8);
+    };
+    const model::DraftNeeds narrow = needs(kernels::DType::kBF16);
+    const model::DraftNeeds wide = needs(kernels::DType::kF32);
+    const auto file =
+        model::OpenDraftTensors(BundledDraft(kind), "medusa_lm_head");
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_GT(narrow.bytes, model::MostWeightBytes(**file));
+    EXPECT_EQ(wide.per_token, 2 * narrow.per_token);
+    EXPECT_EQ(narrow.per_token > 0, kind.kind != model::DraftKind::kMedusa);
+    const model::DraftNeeds none =
+        kind.needs("no/such/draft", target, kernels::DType::kF32, 8);
+    EXPECT_EQ(none.bytes + none.per_token, 0);
+  }
 }
 
 // The bundled target.
