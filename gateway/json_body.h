@@ -6,11 +6,11 @@
 #define GATEWAY_JSON_BODY_H_
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/json.h"
 #include "common/json_fields.h"
 #include "gateway/api_error.h"
 

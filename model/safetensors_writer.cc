@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/json.h"
 #include "common/status_macros.h"
-#include "nlohmann/json.hpp"
 
 namespace nacre::model {
 namespace {

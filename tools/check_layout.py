@@ -118,6 +118,9 @@ PROTO_FILES = [
 # Whole folders that are clients from end to end.
 PROTO_FREE_RANGE = ["tools", "tests"]
 
+# Includes the library of JSON so that it checks what is read.
+JSON_HEADER = "common/json.h"
+
 # All else takes JSON of files from ParseJsonObject, which limits its depth:
 # what the library does with a deep value ends the process.
 JSON_PARSERS = [
@@ -377,7 +380,9 @@ def check_proto(path, text):
 
 
 def check_json(path, text):
-    """JSON is parsed where its depth is limited."""
+    """JSON is parsed where its depth is limited, by a library that checks."""
+    if path != JSON_HEADER and re.search(r"#include .nlohmann/json\.hpp", text):
+        yield f"includes nlohmann/json.hpp: include {JSON_HEADER}"
     if path in JSON_PARSERS or under(path, "tests"):
         return
     if re.search(r"[Jj]son::(sax_)?(parse|accept|from_)", text):
@@ -595,6 +600,8 @@ def bad_files():
                                "protobuf types stop"),
         "tools/json.cc": ("auto a = nlohmann::json::parse(text);\n",
                           "parses JSON"),
+        "tests/model/json.cc": ("#include <nlohmann/json.hpp>\n",
+                                "includes nlohmann/json.hpp"),
         "common/guard.h": ("#pragma once\n", "has not the header guard"),
         "model/long.h": (guarded("model/long.h", "\n" * MAX_HEADER_LINES),
                          "lines, the limit is"),

@@ -3,8 +3,7 @@
 #ifndef TOOLS_STEP_TIMES_JSON_H_
 #define TOOLS_STEP_TIMES_JSON_H_
 
-#include <nlohmann/json.hpp>
-
+#include "common/json.h"
 #include "common/step_times.h"
 
 namespace nacre::tools {

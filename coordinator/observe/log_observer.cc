@@ -1,8 +1,8 @@
 #include "coordinator/observe/log_observer.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/json.h"
 #include "coordinator/dispatch/clock.h"
 
 namespace nacre::coordinator {

@@ -25,10 +25,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "common/cpu_list.h"
+#include "common/json.h"
 #include "kernels/backend.h"
 #include "kernels/backend_factory.h"
 #include "kernels/kv_address.h"
-#include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 
 namespace nacre::kernels {

@@ -20,11 +20,11 @@
 
 #include "absl/types/optional.h"
 #include "common/cpu_list.h"
+#include "common/json.h"
 #include "hwy/targets.h"
 #include "kernels/backend_factory.h"
 #include "kernels/cpu/coded_weights.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 #include "tests/benchmarks/random_llama.h"
 

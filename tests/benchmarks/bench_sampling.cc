@@ -22,10 +22,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "common/cpu_list.h"
+#include "common/json.h"
 #include "kernels/backend_factory.h"
 #include "model/logprobs.h"
 #include "model/sampler.h"
-#include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 
 namespace nacre::model {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/json.h"
 #include "kernels/backend_factory.h"
-#include "nlohmann/json.hpp"
 #include "tests/benchmarks/gpu_limits.h"
 #include "tests/benchmarks/random_llama.h"
 

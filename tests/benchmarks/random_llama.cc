@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/files.h"
+#include "common/json.h"
 #include "common/status_macros.h"
 #include "model/expected_tensors.h"
 #include "model/safetensors_writer.h"
-#include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 
 namespace nacre::model {

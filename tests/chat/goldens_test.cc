@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "chat/chat_template.h"
 #include "common/files.h"
+#include "common/json.h"
 
 namespace nacre::chat {
 namespace {

@@ -3,12 +3,12 @@
 #ifndef TESTS_CHAT_RENDER_H_
 #define TESTS_CHAT_RENDER_H_
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "chat/chat_template.h"
+#include "common/json.h"
 
 namespace nacre::chat {
 

@@ -3,10 +3,10 @@
 // (`text`, or `error`, or `parse`).
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "chat/chat_template.h"
+#include "common/json.h"
 
 namespace {
 

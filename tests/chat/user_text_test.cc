@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "chat/chat_template.h"
+#include "common/json.h"
 
 namespace nacre::chat {
 namespace {

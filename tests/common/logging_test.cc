@@ -5,9 +5,10 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+
+#include "common/json.h"
 
 namespace nacre {
 namespace {

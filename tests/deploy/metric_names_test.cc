@@ -5,10 +5,10 @@
 
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "common/json.h"
 #include "coordinator/observe/fleet_metrics.h"
 #include "coordinator/observe/observability.h"
 #include "gateway/gateway_metrics.h"

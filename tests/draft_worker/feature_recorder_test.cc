@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "common/json.h"
 #include "model/distribution.h"
-#include "nlohmann/json.hpp"
 #include "tests/draft_worker/draft_fixture.h"
 
 namespace nacre::draft_worker {

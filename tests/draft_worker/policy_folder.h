@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/json.h"
 #include "model/safetensors_writer.h"
-#include "nlohmann/json.hpp"
 
 namespace nacre::testing {
 

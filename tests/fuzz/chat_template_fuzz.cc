@@ -3,11 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "chat/chat_template.h"
 #include "common/check.h"
+#include "common/json.h"
 
 namespace {
 

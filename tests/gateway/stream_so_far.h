@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "common/json.h"
 #include "tests/gateway/http_probe.h"
 
 namespace nacre::gateway {

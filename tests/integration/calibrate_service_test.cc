@@ -7,11 +7,11 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/files.h"
+#include "common/json.h"
 #include "tests/integration/command_line.h"
 #include "tests/integration/service_fixture.h"
 #include "tools/calibrate/feature_reader.h"

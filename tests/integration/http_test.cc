@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/json.h"
 #include "tests/gateway/http_probe.h"
 #include "tests/gateway/stream_so_far.h"
 #include "tests/integration/service_fixture.h"
@@ -333,8 +333,11 @@ class HttpResumeTest : public ::testing::Test {
   // Events with a token whose text is kept back: it may become a stop string.
   static int64_t KeptBack(const std::vector<Json>& events) {
     return std::count_if(events.begin(), events.end(), [](const Json& event) {
-      return !event["choices"].empty() && event["choices"][0]["text"] == "" &&
-             !event["choices"][0]["token_ids"].empty();
+      if (event["choices"].empty()) return false;
+      // The first and the last event of a choice have no tokens.
+      const Json& choice = event["choices"][0];
+      return choice["text"] == "" &&
+             !choice.value("token_ids", Json::array()).empty();
     });
   }
   // Goes on with what has come until the stream has ended.

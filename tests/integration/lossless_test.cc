@@ -12,12 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/json.h"
 #include "kernels/backend.h"
 #include "model/load_model.h"
 #include "model/model_backend.h"

@@ -7,10 +7,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/files.h"
+#include "common/json.h"
 #include "tests/integration/service_fixture.h"
 #include "tools/cluster/child_process.h"
 

@@ -7,13 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/json.h"
 #include "common/rpc/channel.h"
 #include "tests/gateway/http_probe.h"
 #include "tests/integration/service_fixture.h"

@@ -3,10 +3,10 @@
 #include <string>
 #include <utility>
 
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/config.h"
-#include "nlohmann/json.hpp"
 
 namespace nacre::model {
 namespace {

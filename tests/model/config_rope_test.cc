@@ -2,10 +2,10 @@
 
 #include <string>
 
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/config.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/minimal_config.h"
 
 namespace nacre::model {

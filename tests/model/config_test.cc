@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/minimal_config.h"
 #include "tests/testing/tiny_checkpoint.h"
 

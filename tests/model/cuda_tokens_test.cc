@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "common/json.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::model {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/eagle_golden.h"
 #include "tests/model/named_backend.h"
 #include "tests/testing/tiny_checkpoint.h"

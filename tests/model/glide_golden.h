@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/json.h"
 #include "gtest/gtest.h"
 #include "model/glide_model.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/eagle_golden.h"
 #include "tests/model/named_backend.h"
 #include "tests/testing/tiny_checkpoint.h"

@@ -6,13 +6,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/json.h"
 #include "common/mapped_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 #include "model/families.h"
 #include "model/weights.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 

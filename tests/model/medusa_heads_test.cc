@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/checkpoint.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/named_backend.h"
 #include "tests/testing/tiny_checkpoint.h"
 

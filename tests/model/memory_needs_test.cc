@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
@@ -12,7 +13,6 @@
 #include "model/load_model.h"
 #include "model/safetensors_writer.h"
 #include "model/weights.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/named_backend.h"
 #include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"

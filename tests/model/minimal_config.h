@@ -3,7 +3,7 @@
 #ifndef TESTS_MODEL_MINIMAL_CONFIG_H_
 #define TESTS_MODEL_MINIMAL_CONFIG_H_
 
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 
 namespace nacre::model {
 

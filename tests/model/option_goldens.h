@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/json.h"
 #include "gtest/gtest.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <string>
 
+#include "common/json.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/json.h"
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "kernels/backend.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/testing/tiny_checkpoint.h"
 #include "tokenizer/tokenizer.h"

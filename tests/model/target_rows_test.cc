@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/glide_golden.h"
 #include "tests/model/named_backend.h"
 #include "tests/testing/random_checkpoint.h"

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/named_backend.h"
 #include "tests/testing/tiny_checkpoint.h"
 

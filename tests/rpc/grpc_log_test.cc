@@ -7,10 +7,10 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
+#include "common/json.h"
 #include "common/logging.h"
 
 namespace nacre::rpc {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 #include "tests/target_worker/target_fixture.h"
 
 namespace nacre::target_worker {

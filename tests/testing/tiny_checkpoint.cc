@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/json.h"
 #include "common/philox.h"
 #include "gtest/gtest.h"
 #include "model/config.h"
 #include "model/expected_tensors.h"
 #include "model/safetensors_writer.h"
-#include "nlohmann/json.hpp"
 
 namespace nacre::testing {
 namespace {

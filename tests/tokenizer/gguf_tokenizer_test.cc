@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/gguf_vocabulary.h"
 #include "tests/testing/gguf_writer.h"
 #include "tests/tokenizer/goldens.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::tokenizer {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 #include "tests/tokenizer/goldens.h"
 
 namespace nacre::tokenizer {

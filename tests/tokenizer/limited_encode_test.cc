@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 #include "tests/tokenizer/goldens.h"
 #include "tokenizer/hugging_face_tokenizer.h"
 #include "tokenizer/piece_cover.h"

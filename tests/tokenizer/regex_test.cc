@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 #include "tests/tokenizer/goldens.h"
 #include "tokenizer/pattern_translator.h"
 #include "tokenizer/unicode_additions.h"

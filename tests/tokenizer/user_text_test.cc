@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 #include "tests/tokenizer/goldens.h"
 #include "tokenizer/hugging_face_tokenizer.h"
 #include "tokenizer/normalizer.h"

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/files.h"
+#include "common/json.h"
 #include "kernels/backend_factory.h"
 #include "model/families.h"
 #include "tests/tools/fake_coordinator.h"

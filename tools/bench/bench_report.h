@@ -3,12 +3,12 @@
 #ifndef TOOLS_BENCH_BENCH_REPORT_H_
 #define TOOLS_BENCH_BENCH_REPORT_H_
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/json.h"
 #include "tools/bench/bench_prediction.h"
 #include "tools/bench/bench_run.h"
 #include "tools/bench/latency.h"

@@ -6,10 +6,10 @@
 #ifndef TOOLS_CALIBRATE_LEARN_H_
 #define TOOLS_CALIBRATE_LEARN_H_
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/json.h"
 #include "speculation/policies/policy_spec.h"
 #include "tools/calibrate/dataset.h"
 #include "tools/calibrate/policy_writer.h"

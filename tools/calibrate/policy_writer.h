@@ -4,12 +4,12 @@
 #ifndef TOOLS_CALIBRATE_POLICY_WRITER_H_
 #define TOOLS_CALIBRATE_POLICY_WRITER_H_
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/json.h"
 #include "speculation/policies/cali_ts.h"
 #include "speculation/policies/disco.h"
 #include "speculation/policies/specdec_plus_plus.h"

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
+#include "common/json.h"
 #include "common/mapped_file.h"
 #include "common/status_macros.h"
 #include "model/checkpoint.h"
@@ -18,7 +19,6 @@
 #include "model/families.h"
 #include "model/quantized/quantization.h"
 #include "model/safetensors_writer.h"
-#include "nlohmann/json.hpp"
 #include "tools/checkpoint/inflate_tensor.h"
 
 namespace nacre::tools {

@@ -3,10 +3,10 @@
 #ifndef TOOLS_GENERATE_GENERATION_JSON_H_
 #define TOOLS_GENERATE_GENERATION_JSON_H_
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/json.h"
 #include "proto/inference.pb.h"
 
 namespace nacre::tools {

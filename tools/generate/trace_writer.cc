@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/json.h"
 #include "proto/names.h"
 #include "tools/generate/generation_json.h"
 

@@ -3,12 +3,12 @@
 #ifndef TOOLS_SIMULATE_SIMULATE_REPORT_H_
 #define TOOLS_SIMULATE_SIMULATE_REPORT_H_
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/json.h"
 #include "simulation/fleet.h"
 #include "tools/simulate/simulate_flags.h"
 

@@ -2,8 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include <nlohmann/json.hpp>
-
+#include "common/json.h"
 #include "common/logging.h"
 
 namespace nacre::worker {

@@ -14,12 +14,12 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/named_backend.h"
 #include "tests/testing/gguf_checkpoint.h"
 #include "tests/testing/random_checkpoint.h"

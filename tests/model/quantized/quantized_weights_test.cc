@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
@@ -14,7 +15,6 @@
 #include "model/expected_tensors.h"
 #include "model/load_model.h"
 #include "model/safetensors_writer.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/quantized/raw_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 

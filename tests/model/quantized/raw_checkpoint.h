@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/json.h"
 #include "model/safetensors.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::testing {

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/files.h"
+#include "common/json.h"
 #include "tests/tools/fake_coordinator.h"
 #include "tests/tools/run_command.h"
 #include "tools/cluster/temporary_folder.h"

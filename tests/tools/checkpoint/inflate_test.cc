@@ -8,12 +8,12 @@
 #include <tuple>
 #include <vector>
 
+#include "common/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 #include "model/eagle_model.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 

@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/files.h"
+#include "common/json.h"
 #include "tests/tools/fake_coordinator.h"
 #include "tools/cluster/temporary_folder.h"
 #include "tools/commands.h"

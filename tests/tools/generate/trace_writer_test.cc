@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/files.h"
+#include "common/json.h"
 #include "tools/cluster/temporary_folder.h"
 
 namespace nacre::tools {

@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/files.h"
+#include "common/json.h"
 #include "tools/cluster/temporary_folder.h"
 #include "tools/commands.h"
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/json.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 #include "model/families.h"
 #include "model/load_model.h"
-#include "nlohmann/json.hpp"
 #include "tests/testing/in_process_pair.h"
 #include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"

@@ -6,11 +6,11 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "common/json.h"
 #include "common/logging.h"
 
 namespace nacre::worker {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "common/json.h"
 #include "tests/testing/in_process_pair.h"
 #include "tests/testing/table_model.h"
 #include "tests/testing/tiny_checkpoint.h"
