@@ -92,6 +92,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   nacre::worker::TensorReader* const tensors = borrowed->tensors.get();
   options.tensors = tensors;
   options.budget.prefill_chunk = worker_options.pace.prefill_chunk;
+  options.budget.even_positions = model->info().even_positions;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
                      nacre::draft_worker::DraftEvents events) {

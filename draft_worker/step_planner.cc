@@ -112,7 +112,7 @@ void StepPlanner::PlanPrefills() {
   const bool decoding = prefilling.size() + num_waiting < sessions_.size();
   const std::vector<int> shares = worker::SharePrefillOfCommonPrefixes(
       prompts, parts_.drafter->shared_block_size(),
-      budget_.PrefillRows(decoding, step_.num_rows));
+      budget_.RoomForPrompts(decoding, step_.num_rows));
   for (size_t i = 0; i < prefilling.size(); ++i) {
     if (shares[i] > 0) AddRows(*prefilling[i], shares[i], /*drafts=*/false);
   }

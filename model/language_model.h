@@ -37,6 +37,7 @@ struct ModelInfo {
   int hidden_size = 0;     // of final_hidden(); 0: it shows none
   int num_layers = 0;      // those that taps name; 0: it has no taps
   int context_length = 0;  // most positions a sequence may have
+  int even_positions = 0;  // before a row that cost what its products do, or 0
   std::vector<int32_t> eos_token_ids;
   std::string fingerprint;  // SHA-256, hex: config.json and all weights
   // Of a draft that reads its target: whose; empty: it does not know.
@@ -230,9 +231,8 @@ class LanguageModel {
   // Errors: INTERNAL from the device, RESOURCE_EXHAUSTED where it or the host
   // has no room. Then no sequence has changed its length, and slots that were
   // to be filled are empty. INVALID_ARGUMENT (with the value and the limit) for
-  // a token id outside the vocabulary. Likewise for nodes that
-  // TreeSlots::CheckNodes refuses or that are outside the context. Then nothing
-  // has changed.
+  // a token id outside the vocabulary, and for nodes outside the context or
+  // that TreeSlots::CheckNodes refuses. Then nothing has changed.
   virtual absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) = 0;
 

@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "kernels/prompt_products.h"
 #include "model/config_fields.h"
+#include "model/even_positions.h"
 #include "model/prompt_weights.h"
 
 namespace nacre::model {
@@ -189,6 +190,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   info.hidden_size = model->config_.hidden_size;
   info.num_layers = original_layers;
   info.context_length = model->config_.max_position_embeddings;
+  info.even_positions = EvenPositions(whole);
   info.eos_token_ids = model->config_.eos_token_ids;
   if (fingerprint != nullptr) {
     info.fingerprint = fingerprint->Finish(options.progress);

@@ -131,6 +131,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   TargetEngine::Options options;
   options.model = model;
   options.budget.prefill_chunk = worker_options.pace.prefill_chunk;
+  options.budget.even_positions = model->info().even_positions;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
                      nacre::target_worker::TargetEvents events) {

@@ -153,9 +153,11 @@ void StepPlanner::PlanPrefills(bool decoding, int64_t now_ns) {
                            : session->schedule.committed(),
                        session->sequence->length(), session->unfed_rows() + 1});
   }
-  int left = budget_.PrefillRows(decoding, step_.num_rows);
+  const worker::PrefillRoom room =
+      budget_.RoomForPrompts(decoding, step_.num_rows);
   const std::vector<int> shares =
-      worker::SharePrefillOfCommonPrefixes(prompts, shared_block_size_, left);
+      worker::SharePrefillOfCommonPrefixes(prompts, shared_block_size_, room);
+  int left = room.rows;
   int logits_left = wire::kMaxPromptLogprobs;
   for (size_t i = 0; i < prefilling_.size(); ++i) {
     Session& session = *prefilling_[i];

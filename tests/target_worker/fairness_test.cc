@@ -102,6 +102,39 @@ TEST_F(FairnessTest, AloneAPromptGetsTheWholeStep) {
   EXPECT_EQ(step_rows_.front(), 512);
 }
 
+// Its steps cost those that decode about as much at its end as at its
+// beginning, and no token is another one.
+TEST(TargetFairnessTest, FarIntoALongPromptStepsHaveFewerRows) {
+  std::vector<int> step_rows;
+  nacre::testing::TableModelOptions model;
+  model.context_length = 1 << 16;
+  model.on_forward = [&](int rows) {
+    step_rows.push_back(rows);
+    return absl::OkStatus();
+  };
+  TargetFixture fixture(model, {.even_positions = 1000});
+  const OpenTarget decodes = MakeOpen(1, Prompt(1, 1), 2000);
+  fixture.Open(decodes);
+  ASSERT_TRUE(fixture.engine->RunOnce().ok());
+  const OpenTarget prompt = MakeOpen(kLong, Prompt(9000, 2), 3);
+  fixture.Open(prompt);
+  step_rows.clear();
+  int position = 0;
+  while (fixture.tokens[kLong].size() == 9000) {
+    fixture.Acknowledge(1);
+    const size_t before = fixture.tokens[1].size();
+    ASSERT_TRUE(fixture.engine->RunOnce().ok());
+    EXPECT_EQ(fixture.tokens[1].size(), before + 1);
+    const int rows = step_rows.back() - 1;
+    EXPECT_LE(rows * (1 + position / 1000.0), 128 + 1) << position;
+    position += rows;
+  }
+  EXPECT_EQ(step_rows.front(), 1 + 128);
+  EXPECT_GE(*std::min_element(step_rows.begin(), step_rows.end() - 2), 1 + 12);
+  fixture.Drain();
+  EXPECT_EQ(fixture.tokens[kLong], Autoregressive(fixture.model, prompt));
+}
+
 TEST_F(FairnessTest, ASessionThatWaitsForItsDraftCountsAsDecoding) {
   opens_.push_back(MakeOpen(1, Prompt(1, 1), 10));
   opens_.back().has_draft = true;

@@ -1,11 +1,12 @@
 #include "worker/engine/common_prefix.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "absl/types/optional.h"
-#include "worker/engine/step_budget.h"
 
 namespace nacre::worker {
 namespace {
@@ -31,10 +32,18 @@ bool HaveSameNextBlock(const Prefill& older, const Prefill& younger,
       younger.token_ids.rend() - static_cast<std::ptrdiff_t>(end));
 }
 
+// What its unfed rows cost, as far as that matters.
+int CostOf(const Prefill& prompt, const PrefillRoom& room) {
+  const double cost = prompt.unfed_rows * room.PriceAfter(prompt.length);
+  return static_cast<int>(
+      std::min(std::ceil(cost), double{std::numeric_limits<int>::max()}));
+}
+
 }  // namespace
 
 std::vector<int> SharePrefillOfCommonPrefixes(absl::Span<const Prefill> prompts,
-                                              int block_size, int rows) {
+                                              int block_size,
+                                              const PrefillRoom& room) {
   const size_t count = prompts.size();
   // The prompt that each waits for. The first of those that are alike waits for
   // none.
@@ -50,16 +59,18 @@ std::vector<int> SharePrefillOfCommonPrefixes(absl::Span<const Prefill> prompts,
   bool in_vain = true;
   while (std::exchange(in_vain, false)) {
     std::vector<size_t> served;
-    std::vector<int> unfed;
+    std::vector<int> costs;
     for (size_t i = 0; i < count; ++i) {
       if (waits_for[i].has_value()) continue;
       served.push_back(i);
-      unfed.push_back(prompts[i].unfed_rows);
+      costs.push_back(CostOf(prompts[i], room));
     }
-    const std::vector<int> served_shares = SharePrefill(unfed, rows);
+    const std::vector<int> served_shares = SharePrefill(costs, room.rows);
     std::fill(shares.begin(), shares.end(), 0);
     for (size_t k = 0; k < served.size(); ++k) {
-      shares[served[k]] = served_shares[k];
+      const Prefill& prompt = prompts[served[k]];
+      shares[served[k]] = std::min(
+          prompt.unfed_rows, room.SharedRows(served_shares[k], prompt.length));
     }
     for (absl::optional<size_t>& older : waits_for) {
       if (!older.has_value() || shares[*older] > 0) continue;

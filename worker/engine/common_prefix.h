@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "worker/engine/step_budget.h"
 
 namespace nacre::worker {
 
@@ -21,12 +22,14 @@ struct Prefill {
   int unfed_rows = 0;                   // that it wants
 };
 
-// SharePrefill (step_budget.h) among those that do not wait. A prompt waits,
+// SharePrefill (step_budget.h) among those that do not wait, of `room` for rows
+// at the price of their positions. A prompt waits,
 // and gets no rows, while an older one gets some for the same block after the
 // same tokens. The oldest never waits, and what it waits for grows with every
 // step: none starves. `block_size` as of LanguageModel::shared_block_size.
 std::vector<int> SharePrefillOfCommonPrefixes(absl::Span<const Prefill> prompts,
-                                              int block_size, int rows);
+                                              int block_size,
+                                              const PrefillRoom& room);
 
 }  // namespace nacre::worker
 

@@ -5,6 +5,14 @@
 #include <numeric>
 
 namespace nacre::worker {
+namespace {
+
+// Below, products read weights for too few rows at once. A step alone holds up
+// only those that come meanwhile.
+constexpr int kLeastBesideDecoding = 8;
+constexpr int kLeastAlone = 64;
+
+}  // namespace
 
 int StepBudget::reserved_rows() const {
   return std::min(prefill_chunk, max_rows / 8);
@@ -17,6 +25,22 @@ int StepBudget::DecodeRows(bool prefilling) const {
 int StepBudget::PrefillRows(bool decoding, int used_rows) const {
   const int rows = std::max(max_rows - used_rows, reserved_rows());
   return decoding ? std::min(rows, prefill_chunk) : rows;
+}
+
+PrefillRoom StepBudget::RoomForPrompts(bool decoding, int used_rows) const {
+  return {PrefillRows(decoding, used_rows), even_positions,
+          decoding ? kLeastBesideDecoding : kLeastAlone};
+}
+
+double PrefillRoom::PriceAfter(int length) const {
+  if (even_positions <= 0) return 1;
+  return 1 + static_cast<double>(length) / even_positions;
+}
+
+int PrefillRoom::SharedRows(int share, int length) const {
+  const int rows =
+      static_cast<int>(static_cast<double>(share) / PriceAfter(length));
+  return std::max(rows, std::min(share, least_rows));
 }
 
 std::vector<int> SharePrefill(absl::Span<const int> unfed_rows, int rows) {

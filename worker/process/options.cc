@@ -564,8 +564,8 @@ void PaceOptions::Register(FlagSet* flags) {
       "prefill-chunk", "ROWS", absl::StrCat(prefill_chunk),
       SetNumber(&prefill_chunk, 1, max_rows,
                 absl::StrCat("not a number of rows of 1 to ", max_rows)),
-      "most prompt tokens in a step while sessions decode: less holds them up "
-      "less, more reads prompts sooner");
+      "most prompt tokens in a step while sessions decode, and fewer far into "
+      "a long prompt: less holds them up less, more reads prompts sooner");
   flags->AddParsed("spin", "DURATION", absl::FormatDuration(spin),
                    SetDuration(&spin, absl::ZeroDuration(), absl::Seconds(10),
                                "not a duration like 5ms, 0 to 10s"),

@@ -21,7 +21,35 @@ constexpr int kBlock = 4;
 
 std::vector<int> Share(const std::vector<Prefill>& prompts, int rows,
                        int block_size = kBlock) {
-  return SharePrefillOfCommonPrefixes(prompts, block_size, rows);
+  return SharePrefillOfCommonPrefixes(prompts, block_size, {.rows = rows});
+}
+
+// 128 rows at the beginning of a text, twice the price after 1000 positions.
+std::vector<int> ShareByPrice(const std::vector<Prefill>& prompts) {
+  return SharePrefillOfCommonPrefixes(
+      prompts, kBlock, {.rows = 128, .even_positions = 1000, .least_rows = 8});
+}
+
+TEST(CommonPrefixTest, FarIntoATextRowsAreFewer) {
+  EXPECT_THAT(ShareByPrice({{{}, 0, 9000}}), ElementsAre(128));
+  EXPECT_THAT(ShareByPrice({{{}, 1000, 9000}}), ElementsAre(64));
+  EXPECT_THAT(ShareByPrice({{{}, 7000, 9000}}), ElementsAre(16));
+  EXPECT_THAT(ShareByPrice({{{}, 1000, 30}}), ElementsAre(30));
+  // Not below what makes a product of rows.
+  EXPECT_THAT(ShareByPrice({{{}, 999000, 9000}}), ElementsAre(8));
+  EXPECT_THAT(ShareByPrice({{{}, 999000, 3}}), ElementsAre(3));
+  EXPECT_THAT(ShareByPrice({{{}, 1 << 30, 1 << 30}}), ElementsAre(8));
+}
+
+TEST(CommonPrefixTest, APromptPaysForItsOwnLengthAlone) {
+  // Half of the room is the oldest's, 64 rows at the beginning of a text.
+  EXPECT_THAT(ShareByPrice({{{}, 7000, 9000}, {{}, 0, 9000}}),
+              ElementsAre(8, 64));
+  EXPECT_THAT(ShareByPrice({{{}, 0, 9000}, {{}, 7000, 9000}}),
+              ElementsAre(64, 8));
+  // What a short one leaves is the oldest's.
+  EXPECT_THAT(ShareByPrice({{{}, 3000, 9000}, {{}, 0, 28}}),
+              ElementsAre(25, 28));
 }
 
 TEST(CommonPrefixTest, EqualPromptsWaitForTheOldest) {

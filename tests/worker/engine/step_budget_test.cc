@@ -37,6 +37,25 @@ TEST(StepBudgetTest, TinyBudgetsWork) {
   EXPECT_EQ(small_chunk.DecodeRows(true), 508);
 }
 
+TEST(StepBudgetTest, RoomForPromptsIsTheirRowsAtAPrice) {
+  const StepBudget budget = {.even_positions = 1000};
+  const PrefillRoom beside = budget.RoomForPrompts(/*decoding=*/true, 400);
+  EXPECT_EQ(beside.rows, budget.PrefillRows(true, 400));
+  EXPECT_DOUBLE_EQ(beside.PriceAfter(0), 1);
+  EXPECT_DOUBLE_EQ(beside.PriceAfter(500), 1.5);
+  const PrefillRoom alone = budget.RoomForPrompts(/*decoding=*/false, 0);
+  EXPECT_EQ(alone.rows, 512);
+  EXPECT_EQ(alone.SharedRows(512, 3000), 128);
+  // Where nobody waits for the step's end, a product has more rows.
+  EXPECT_GT(alone.SharedRows(512, 1 << 20), beside.SharedRows(112, 1 << 20));
+  EXPECT_GT(beside.SharedRows(112, 1 << 20), 1);
+  // No share, no rows.
+  EXPECT_EQ(beside.SharedRows(0, 0), 0);
+  EXPECT_EQ(beside.SharedRows(0, 1 << 20), 0);
+  // Where nobody told the price, length costs nothing.
+  EXPECT_EQ(StepBudget().RoomForPrompts(true, 0).SharedRows(128, 1 << 20), 128);
+}
+
 TEST(StepBudgetTest, HalfGoesToTheOldestTheRestToTheShortest) {
   EXPECT_THAT(SharePrefill({}, 10), IsEmpty());
   EXPECT_THAT(SharePrefill({1000}, 64), ElementsAre(64));
