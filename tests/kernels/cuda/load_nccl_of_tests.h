@@ -21,6 +21,11 @@ inline NcclLibraryState* LoadNcclOfTests() {
   using Find = NcclLibraryState* (*)();
   auto* const state = reinterpret_cast<Find>(dlsym(library, "NcclLibrary"))();
   state->enqueue = &emulation::EnqueueTogether;
+  state->device = [] {
+    int device = -1;
+    cudaGetDevice(&device);
+    return device;
+  };
   return state;
 }
 

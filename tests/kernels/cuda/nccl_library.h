@@ -21,6 +21,7 @@ struct NcclLibraryState {
   // none.
   void (*enqueue)(cudaStream_t stream, const std::vector<const void*>& pointers,
                   std::function<bool()> run) = nullptr;
+  int (*device)() = nullptr;  // the thread's
   int version = NCCL_VERSION_CODE;
 
   // Calls that can fail return it, all or the one with that index, counted from
