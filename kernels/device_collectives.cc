@@ -20,9 +20,10 @@ constexpr absl::string_view kAuto = "auto";
 
 // What nodes agree on, in this order.
 constexpr uint64_t kOpened = 1;
-constexpr uint64_t kIdMade = 2;
-constexpr uint64_t kIdSaid = 3;
-constexpr uint64_t kJoined = 4;
+constexpr uint64_t kVersion = 2;
+constexpr uint64_t kIdMade = 3;
+constexpr uint64_t kIdSaid = 4;
+constexpr uint64_t kJoined = 5;
 
 // NCCL refuses two ranks on one device.
 absl::Status CheckDevices(const std::vector<int>& devices) {
@@ -70,6 +71,20 @@ absl::Status AgreeOn(NodeLink* link, uint64_t number, const absl::Status& own) {
   return FirstOfNodes(failures, *link, own);
 }
 
+// NCCL refuses ranks of another version, and names neither.
+absl::Status CheckVersions(NodeLink* link, const NcclCollectiveApi& own) {
+  if (link == nullptr) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(const std::vector<std::string> versions,
+                         ExchangeTexts(link, kVersion, own.version()));
+  for (size_t node = 1; node < versions.size(); ++node) {
+    if (versions[node] == versions[0]) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", node, " has NCCL ", versions[node],
+                     ", node 0 has ", versions[0], ": both must be the same"));
+  }
+  return absl::OkStatus();
+}
+
 // Rank 0's, on all nodes.
 absl::StatusOr<std::string> ShareId(NodeLink* link, NcclCollectiveApi* first) {
   absl::StatusOr<std::string> id = std::string();
@@ -95,6 +110,7 @@ absl::StatusOr<std::unique_ptr<NcclGroup>> JoinAll(
   absl::StatusOr<std::vector<NcclGroup::Rank>> ranks =
       OpenRanks(backend.devices, first.rank());
   NACRE_RETURN_IF_ERROR(AgreeOn(link, kOpened, ranks.status()));
+  NACRE_RETURN_IF_ERROR(CheckVersions(link, *ranks->front().api));
   NACRE_ASSIGN_OR_RETURN(const std::string id,
                          ShareId(link, ranks->front().api.get()));
   NcclGroupOptions nccl = options.nccl;

@@ -32,7 +32,10 @@ class NcclApi {
 
   virtual ~NcclApi() = default;
 
-  // Before the first other call on a thread.
+  // Of the library: "2.28.9". NCCL refuses ranks of other versions.
+  virtual std::string version() const = 0;
+
+  // Before the first other call on a thread, but for version.
   virtual absl::Status BindThread() = 0;
 
   // ncclGetUniqueId: bytes that the other ranks need.

@@ -45,10 +45,11 @@ absl::Status NcclCollective::AllReduce(const float* part, size_t count,
   for (size_t first = 0; first < count; first += most) {
     const size_t some = std::min(most, count - first);
     NACRE_RETURN_IF_ERROR(
-        Queue([&](NcclCollectiveApi& api, NcclApi::Comm comm) {
-          return api.AllGather(part + first, some * sizeof(float),
-                               parts_->data(), comm, backend_->Stream());
-        }));
+        Queue({"an all-gather", some * sizeof(float)},
+              [&](NcclCollectiveApi& api, NcclApi::Comm comm) {
+                return api.AllGather(part + first, some * sizeof(float),
+                                     parts_->data(), comm, backend_->Stream());
+              }));
     backend_->AddParts(parts_->f32(), ranks(), some, sum + first);
   }
   return group_->failure();
@@ -56,17 +57,19 @@ absl::Status NcclCollective::AllReduce(const float* part, size_t count,
 
 absl::Status NcclCollective::Broadcast(float* values, size_t count) {
   if (count == 0) return group_->failure();
-  return Queue([&](NcclCollectiveApi& api, NcclApi::Comm comm) {
-    return api.Broadcast(values, count * sizeof(float), comm,
-                         backend_->Stream());
-  });
+  return Queue({"a broadcast", count * sizeof(float)},
+               [&](NcclCollectiveApi& api, NcclApi::Comm comm) {
+                 return api.Broadcast(values, count * sizeof(float), comm,
+                                      backend_->Stream());
+               });
 }
 
 absl::Status NcclCollective::SendRows(const float* part, int rows, int cols,
                                       float* whole) {
   const size_t width = static_cast<size_t>(cols);
   const size_t bytes = width * sizeof(float);
-  return Queue([&](NcclCollectiveApi& api, NcclApi::Comm comm) -> absl::Status {
+  const auto send = [&](NcclCollectiveApi& api,
+                        NcclApi::Comm comm) -> absl::Status {
     NcclApi::Stream const stream = backend_->Stream();
     NACRE_RETURN_IF_ERROR(api.GroupStart());
     absl::Status status;
@@ -81,7 +84,8 @@ absl::Status NcclCollective::SendRows(const float* part, int rows, int cols,
     // Also after an error: the thread's group is open until then.
     const absl::Status ended = api.GroupEnd(comm);
     return status.ok() ? ended : status;
-  });
+  };
+  return Queue({"a gather", static_cast<size_t>(rows) * bytes}, send);
 }
 
 absl::Status NcclCollective::Gather(const float* part, int rows, int cols,

@@ -59,8 +59,8 @@ class NcclCollective : public Collective {
  private:
   // Memory for so many values, whose old ones are lost.
   absl::Status Reserve(size_t count);
-  absl::Status Queue(NcclGroup::Call call) {
-    return group_->Queue(member_, backend_->Stream(), call);
+  absl::Status Queue(NcclGroup::What what, NcclGroup::Call call) {
+    return group_->Queue(member_, what, backend_->Stream(), call);
   }
   // Of rows of `part`, at most kMostRows.
   absl::Status SendRows(const float* part, int rows, int cols, float* whole);

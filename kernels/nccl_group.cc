@@ -14,9 +14,17 @@ namespace {
 constexpr int kBusyQuestions = 1000;
 constexpr std::chrono::microseconds kPause(50);
 
+// How often in the limit nodes say where they are, and are looked at.
+constexpr int kLooksInLimit = 8;
+
 absl::Status TooLong(std::chrono::milliseconds limit, const char* what) {
   return absl::DeadlineExceededError(
       absl::StrCat(what, " for ", limit.count(), " ms"));
+}
+
+std::chrono::milliseconds Since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begin);
 }
 
 }  // namespace
@@ -32,8 +40,8 @@ absl::StatusOr<std::unique_ptr<NcclGroup>> NcclGroup::Join(
     if (!status.ok()) return FailureOfRank(number, status);
   }
   for (const auto& member : group->members_) {
-    const absl::Status status =
-        group->WaitUntilIdle(member.get(), "the others have not joined");
+    const absl::Status status = group->WaitUntilIdle(
+        member.get(), "the others have not joined", group->options_.limit);
     NACRE_RETURN_IF_ERROR(group->failure());
     if (!status.ok()) return FailureOfRank(member->rank, status);
   }
@@ -47,7 +55,9 @@ absl::Status NcclGroup::Begin(const std::string& id, Rank own) {
   member.api = std::move(own.api);
   absl::MutexLock lock(&member.mu);
   NACRE_RETURN_IF_ERROR(member.api->BindThread());
-  NACRE_ASSIGN_OR_RETURN(member.event, member.api->EventCreate());
+  for (CallMark& mark : member.marks) {
+    NACRE_ASSIGN_OR_RETURN(mark.event, member.api->EventCreate());
+  }
   NACRE_ASSIGN_OR_RETURN(member.comm,
                          member.api->CommInitRank(id, own.rank, ranks_));
   return absl::OkStatus();
@@ -62,7 +72,9 @@ NcclGroup::~NcclGroup() {
   for (const auto& member : members_) {
     absl::MutexLock lock(&member->mu);
     if (member->comm != nullptr) member->api->CommAbort(member->comm);
-    if (member->event != nullptr) member->api->EventDestroy(member->event);
+    for (const CallMark& mark : member->marks) {
+      if (mark.event != nullptr) member->api->EventDestroy(mark.event);
+    }
   }
 }
 
@@ -100,8 +112,9 @@ absl::Status NcclGroup::CheckNodes() {
   return failure();
 }
 
-absl::Status NcclGroup::WaitUntilIdle(Member* member, const char* what) {
-  const Clock::time_point last = Clock::now() + options_.limit;
+absl::Status NcclGroup::WaitUntilIdle(Member* member, const char* what,
+                                      std::chrono::milliseconds limit) {
+  const Clock::time_point last = Clock::now() + limit;
   for (int asked = 0;; ++asked) {
     {
       absl::MutexLock lock(&member->mu);
@@ -110,7 +123,7 @@ absl::Status NcclGroup::WaitUntilIdle(Member* member, const char* what) {
                              member->api->CommIsIdle(member->comm));
       if (is_idle) return absl::OkStatus();
     }
-    if (Clock::now() > last) return TooLong(options_.limit, what);
+    if (Clock::now() > last) return TooLong(limit, what);
     if (asked < kBusyQuestions) {
       std::this_thread::yield();
     } else {
@@ -120,50 +133,103 @@ absl::Status NcclGroup::WaitUntilIdle(Member* member, const char* what) {
   }
 }
 
+absl::Status NcclGroup::Start(Member* member, What what, Call call) {
+  absl::MutexLock lock(&member->mu);
+  if (member->comm == nullptr) return failure();
+  member->marks[member->called % kMarks].what = what;
+  ++member->called;
+  member->since = Clock::now();
+  return call(*member->api, member->comm);
+}
+
 absl::Status NcclGroup::Mark(Member* member, NcclApi::Stream stream) {
   NcclApi::Event event;
   {
     absl::MutexLock lock(&member->mu);
-    member->queued = Clock::now();
-    event = member->event;
+    event = member->marks[member->marked % kMarks].event;
   }
   // Without the lock: a full queue may hold it up, and an abort must not wait.
-  return member->api->EventRecord(event, stream);
-}
-
-absl::Status NcclGroup::Start(Member* member, Call call) {
+  NACRE_RETURN_IF_ERROR(member->api->EventRecord(event, stream));
   absl::MutexLock lock(&member->mu);
-  if (member->comm == nullptr) return failure();
-  return call(*member->api, member->comm);
+  ++member->marked;
+  return absl::OkStatus();
 }
 
-absl::Status NcclGroup::Queue(size_t index, NcclApi::Stream stream, Call call) {
+absl::Status NcclGroup::Queue(size_t index, What what, NcclApi::Stream stream,
+                              Call call) {
   Member& member = *members_[index];
   NACRE_RETURN_IF_ERROR(failure());
-  NACRE_RETURN_IF_ERROR(Checked(member, Start(&member, call)));
+  NACRE_RETURN_IF_ERROR(Checked(member, Start(&member, what, call)));
+  // Twice the limit: the watch says who has not come.
   NACRE_RETURN_IF_ERROR(
-      Checked(member, WaitUntilIdle(&member, "NCCL has not queued a call")));
+      Checked(member, WaitUntilIdle(&member, "NCCL has not queued a call",
+                                    2 * options_.limit)));
   return Checked(member, Mark(&member, stream));
 }
 
 absl::Status NcclGroup::Look(Member* member) {
-  absl::optional<Clock::time_point> queued;
-  NcclApi::Event event;
+  absl::MutexLock lock(&member->mu);
+  if (member->comm == nullptr) return absl::OkStatus();
+  return member->api->CommIsIdle(member->comm).status();
+}
+
+absl::StatusOr<RankProgress> NcclGroup::ProgressOf(Member* member) {
+  RankProgress progress;
+  progress.rank = member->rank;
+  absl::optional<Clock::time_point> since;
+  std::array<CallMark, kMarks> marks;
+  uint64_t marked = 0;
   {
     absl::MutexLock lock(&member->mu);
-    if (member->comm == nullptr) return absl::OkStatus();
-    NACRE_RETURN_IF_ERROR(member->api->CommIsIdle(member->comm).status());
-    queued = member->queued;
-    event = member->event;
+    progress.called = progress.done = member->called;
+    since = member->since;
+    if (!since.has_value()) return progress;
+    marks = member->marks;
+    marked = member->marked;
   }
-  if (!queued.has_value() || Clock::now() - *queued <= options_.limit) {
-    return absl::OkStatus();
+  // The first that has not ended. What is recorded next takes the oldest mark.
+  progress.done = marked < kMarks ? 0 : marked - kMarks + 1;
+  for (; progress.done < marked; ++progress.done) {
+    NACRE_ASSIGN_OR_RETURN(
+        const bool is_done,
+        member->api->EventIsDone(marks[progress.done % kMarks].event));
+    if (!is_done) break;
   }
-  NACRE_ASSIGN_OR_RETURN(const bool is_done, member->api->EventIsDone(event));
-  if (!is_done) return TooLong(options_.limit, "the others have not come");
-  absl::MutexLock lock(&member->mu);
-  if (member->queued == queued) member->queued.reset();
-  return absl::OkStatus();
+  if (progress.done == progress.called) {
+    absl::MutexLock lock(&member->mu);
+    if (member->since == since) member->since.reset();
+    return progress;
+  }
+  const What& what = marks[progress.done % kMarks].what;
+  progress.what = absl::StrCat(what.name, " of ", what.bytes, " bytes");
+  progress.waits = Since(*since);
+  return progress;
+}
+
+absl::StatusOr<std::vector<NodeProgress>> NcclGroup::AllProgress() {
+  std::vector<NodeProgress> all(1);
+  for (const auto& member : members_) {
+    absl::StatusOr<RankProgress> progress = ProgressOf(member.get());
+    if (!progress.ok()) return FailureOfRank(member->rank, progress.status());
+    all[0].ranks.push_back(*std::move(progress));
+  }
+  if (options_.nodes == nullptr) return all;
+  all[0].node = options_.nodes->node();
+  for (NodeProgress& other : options_.nodes->Progress()) {
+    all.push_back(std::move(other));
+  }
+  return all;
+}
+
+absl::Status NcclGroup::LookForHangs() {
+  NACRE_ASSIGN_OR_RETURN(const std::vector<NodeProgress> all, AllProgress());
+  const bool is_first = options_.nodes == nullptr || all[0].node == 0;
+  if (!is_first) options_.nodes->SayProgress(all[0].ranks);
+  const auto limit = is_first ? options_.limit : options_.limit * 5 / 4;
+  if (!Hangs(all, limit)) return absl::OkStatus();
+  std::string text = DescribeHang(all, ranks_, limit);
+  if (!is_first) absl::StrAppend(&text, "; node 0 has not said for whom");
+  return absl::DeadlineExceededError(text);
 }
 
 void NcclGroup::Watch() {
@@ -171,6 +237,7 @@ void NcclGroup::Watch() {
   const auto ends = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stops_ || !failure_.ok();
   };
+  Clock::time_point looked = Clock::now();
   while (!mu_.AwaitWithTimeout(absl::Condition(&ends),
                                absl::FromChrono(options_.watch))) {
     mu_.Unlock();
@@ -178,6 +245,15 @@ void NcclGroup::Watch() {
     for (const auto& member : members_) {
       const absl::Status status = Look(member.get());
       if (!status.ok()) Abort(FailureOfRank(member->rank, status));
+    }
+    if (Since(looked) >= options_.limit / kLooksInLimit) {
+      looked = Clock::now();
+      const absl::Status status = LookForHangs();
+      // Who owns the nodes may be what hangs.
+      if (!status.ok() && options_.nodes != nullptr) {
+        options_.nodes->Abort(status);
+      }
+      if (!status.ok()) Abort(status);
     }
     mu_.Lock();
   }

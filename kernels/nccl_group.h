@@ -5,7 +5,9 @@
 //
 // No call waits for a device. Ranks of other processes are ended over the link
 // of the nodes by whoever owns them. Else they notice an abort by NCCL's own
-// error, or by the limit.
+// error, or by the limit. Of ranks that wait too long the reason says in which
+// call, and for whom (rank_progress.h). Of several nodes node 0 says it. The
+// others tell it where they are, and wait a quarter longer.
 //
 // Thread-safe; the methods of one member: its rank's thread alone. A thread of
 // its own watches the communicators.
@@ -13,9 +15,11 @@
 #ifndef KERNELS_NCCL_GROUP_H_
 #define KERNELS_NCCL_GROUP_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -30,6 +34,7 @@
 #include "absl/types/span.h"
 #include "kernels/nccl_api.h"
 #include "kernels/node_link.h"
+#include "kernels/rank_progress.h"
 
 namespace nacre::kernels {
 
@@ -40,7 +45,7 @@ struct NcclGroupOptions {
   std::chrono::milliseconds watch = std::chrono::milliseconds(10);
   // Of a model on several nodes, whose failure ends all ranks; null: it is on
   // one. Outlives the group.
-  const NodeLink* nodes = nullptr;
+  NodeLink* nodes = nullptr;
 };
 
 class NcclGroup {
@@ -70,8 +75,13 @@ class NcclGroup {
   // there next comes after it. The first failure of any rank.
   using Call =
       absl::FunctionRef<absl::Status(NcclCollectiveApi&, NcclApi::Comm)>;
-  absl::Status Queue(size_t member, NcclApi::Stream stream, Call call)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // What it is, for those that wait in it.
+  struct What {
+    const char* name = "";  // a constant: "an all-gather"
+    size_t bytes = 0;       // of a rank
+  };
+  absl::Status Queue(size_t member, What what, NcclApi::Stream stream,
+                     Call call) ABSL_LOCKS_EXCLUDED(mu_);
 
   // What a rank has failed with; OK: none has.
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -80,30 +90,48 @@ class NcclGroup {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // Of the last calls so many are told apart: more than a step has.
+  static constexpr size_t kMarks = 256;
+  // A call, and what is recorded after it.
+  struct CallMark {
+    NcclApi::Event event = nullptr;
+    What what;
+  };
   struct Member {
     int rank = 0;
     std::unique_ptr<NcclCollectiveApi> api;
     absl::Mutex mu;  // of calls of the communicator
     NcclApi::Comm comm ABSL_GUARDED_BY(mu) = nullptr;  // null: aborted
-    // After the last call, and when that was queued; none: it has ended.
-    NcclApi::Event event ABSL_GUARDED_BY(mu) = nullptr;
-    absl::optional<Clock::time_point> queued ABSL_GUARDED_BY(mu);
+    // Call i, from 0, has marks[i % kMarks]. Events never change; they are
+    // recorded without the mutex.
+    std::array<CallMark, kMarks> marks ABSL_GUARDED_BY(mu);
+    uint64_t called ABSL_GUARDED_BY(mu) = 0;
+    uint64_t marked ABSL_GUARDED_BY(mu) = 0;  // of them, their event recorded
+    // When the last one was made; none: it has ended.
+    absl::optional<Clock::time_point> since ABSL_GUARDED_BY(mu);
   };
 
   NcclGroup(int ranks, const NcclGroupOptions& options)
       : ranks_(ranks), options_(options) {}
 
   absl::Status Begin(const std::string& id, Rank own);
-  absl::Status Start(Member* member, Call call);
+  absl::Status Start(Member* member, What what, Call call);
   // Waits until the communicator has done what it was called for.
-  absl::Status WaitUntilIdle(Member* member, const char* what);
+  absl::Status WaitUntilIdle(Member* member, const char* what,
+                             std::chrono::milliseconds limit);
   absl::Status Mark(Member* member, NcclApi::Stream stream);
   // `status`, and the end of all ranks unless it is OK.
   absl::Status Checked(const Member& member, const absl::Status& status);
   // Ends all ranks if the nodes have failed.
   absl::Status CheckNodes();
   void Watch();
+  // Of a rank and its communicator; whether it waits.
   absl::Status Look(Member* member);
+  absl::StatusOr<RankProgress> ProgressOf(Member* member);
+  // Of this node and, where it is the first, of all.
+  absl::StatusOr<std::vector<NodeProgress>> AllProgress();
+  // Says where this node is, or looks whether a rank hangs anywhere.
+  absl::Status LookForHangs();
 
   const int ranks_;
   const NcclGroupOptions options_;

@@ -9,14 +9,16 @@
 // is under way and all after it. They name the node.
 //
 // One thread, that of the node's first rank, sends and receives. Any thread may
-// call Abort and failure.
+// call Abort, failure and what is about progress.
 
 #ifndef KERNELS_NODE_LINK_H_
 #define KERNELS_NODE_LINK_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/rank_progress.h"
 
 namespace nacre::kernels {
 
@@ -66,6 +68,13 @@ class NodeLink {
   // As the errors of calls, without one; OK: nothing has failed, or the leader
   // has stopped in order.
   virtual absl::Status failure() const = 0;
+
+  // Where this node's ranks are: node 0 names who hangs. Of node 0: nothing.
+  virtual void SayProgress(const std::vector<RankProgress>& ranks) {
+    static_cast<void>(ranks);
+  }
+  // Of node 0: what each of the others has said last. Of those: nothing.
+  virtual std::vector<NodeProgress> Progress() const { return {}; }
 };
 
 }  // namespace nacre::kernels

@@ -24,6 +24,7 @@ namespace {
 constexpr int kLeastNcclVersion = NCCL_VERSION(2, 17, 0);
 
 struct NcclLibrary {
+  int version = 0;
   decltype(&ncclGetVersion) get_version = nullptr;
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
   decltype(&ncclCommInitRankConfig) comm_init = nullptr;
@@ -82,12 +83,11 @@ absl::StatusOr<NcclLibrary> LoadNcclLibrary(const std::string& name) {
     return absl::FailedPreconditionError(
         absl::StrCat("no NCCL on this machine: ", dlerror()));
   }
-  NACRE_ASSIGN_OR_RETURN(const NcclLibrary nccl, LoadFunctions(library));
-  int version = 0;
-  if (nccl.get_version(&version) != ncclSuccess ||
-      version < kLeastNcclVersion) {
+  NACRE_ASSIGN_OR_RETURN(NcclLibrary nccl, LoadFunctions(library));
+  if (nccl.get_version(&nccl.version) != ncclSuccess ||
+      nccl.version < kLeastNcclVersion) {
     return absl::FailedPreconditionError(
-        absl::StrCat(name, " is too old: version ", version,
+        absl::StrCat(name, " is too old: version ", nccl.version,
                      ", this program needs ", kLeastNcclVersion, " or later"));
   }
   return nccl;
@@ -107,6 +107,12 @@ class CudaNccl final : public NcclCollectiveApi {
       : nccl_(nccl),
         device_(options.device),
         most_blocks_(options.most_blocks) {}
+
+  // As NCCL_VERSION makes them, since 2.9.
+  std::string version() const override {
+    return absl::StrCat(nccl_.version / 10000, ".", nccl_.version / 100 % 100,
+                        ".", nccl_.version % 100);
+  }
 
   absl::Status BindThread() override {
     return ToCudaStatus(cudaSetDevice(device_), "cudaSetDevice");

@@ -24,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
 // A process, with a rank on each of its devices.
@@ -56,6 +57,21 @@ struct Node {
   std::vector<std::unique_ptr<Backend>> backends;
   absl::StatusOr<DeviceCollectives> made;
 };
+
+// So many calls of a rank, and a wait for its device: what comes of them.
+absl::Status Calls(Node* node, int member, int count) {
+  const auto at = static_cast<size_t>(member);
+  Backend* const backend = node->backends[at].get();
+  Collective* const collective = node->made->of_ranks[at].get();
+  backend->BindComputeThread();
+  const auto values = *backend->Allocate(3 * sizeof(float));
+  for (int i = 0; i < count; ++i) {
+    absl::Status status = collective->Broadcast(values->f32(), 3);
+    status.Update(backend->Synchronize());
+    if (!status.ok()) return status;
+  }
+  return collective->Outcome();
+}
 
 using Devices = std::vector<std::vector<int>>;  // of each node
 
@@ -157,6 +173,85 @@ TEST_F(DeviceCollectivesTest, ANodeThatIsLostEndsTheWaitForIt) {
     }
     loses.join();
   }
+}
+
+// Each node names the same: what node 0 has heard of the others.
+TEST_F(DeviceCollectivesTest, ARankThatHangsIsNamedByNode0) {
+  for (const int hangs : {0, 2}) {
+    limit_ = std::chrono::milliseconds(400);
+    NodeNetwork network(2);
+    const auto nodes = Make("nccl", {{0, 1}, {2, 3}}, &network);
+    ASSERT_EQ(nodes[0]->Said(), "sums by NCCL");
+    OnEveryRank(4, [&](int rank) {
+      Node& node = *nodes[static_cast<size_t>(rank / 2)];
+      EXPECT_TRUE(Calls(&node, rank % 2, 2).ok());
+    });
+    std::vector<std::string> said(4);
+    OnEveryRank(4, [&](int rank) {
+      Node& node = *nodes[static_cast<size_t>(rank / 2)];
+      if (rank == hangs) return;
+      const absl::Status status = Calls(&node, rank % 2, 1);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+      said[static_cast<size_t>(rank)] = std::string(status.message());
+    });
+    said.erase(said.begin() + hangs);
+    EXPECT_EQ(said[1], said[0]);
+    EXPECT_EQ(said[2], said[0]);
+    EXPECT_THAT(
+        said[0],
+        MatchesRegex(hangs == 0
+                         ? "ranks 1, 2, 3 have waited for .* ms in call 3, a "
+                           "broadcast of 12 bytes, for rank 0 of node 0, which "
+                           "has made 2"
+                         : "ranks 0, 1, 3 have waited for .* ms in call 3, a "
+                           "broadcast of 12 bytes, for rank 2 of node 1, which "
+                           "has made 2"));
+  }
+}
+
+// A process that stands still, or that nothing comes of.
+TEST_F(DeviceCollectivesTest, ANodeThatSaysNothingIsNamed) {
+  limit_ = std::chrono::milliseconds(400);
+  for (const int calls : {0, 1}) {
+    NodeNetwork network(2);
+    network.Silence(1);
+    const auto nodes = Make("nccl", {{0}, {1}}, &network);
+    ASSERT_EQ(nodes[0]->Said(), "sums by NCCL");
+    const absl::Status status =
+        Calls(nodes[static_cast<size_t>(calls)].get(), 0, 1);
+    EXPECT_THAT(
+        std::string(status.message()),
+        MatchesRegex(calls == 0
+                         ? "rank 0 has waited for .* ms in call 1, a broadcast "
+                           "of 12 bytes; node 1 has said nothing"
+                         : "rank 1 has waited for .* ms in call 1, a broadcast "
+                           "of 12 bytes; node 0 has not said for whom"));
+  }
+}
+
+TEST_F(DeviceCollectivesTest, NodesWithOtherVersionsOfNcclAreRefused) {
+  static thread_local bool is_other;
+  nccl_->version_here = [] {
+    return is_other ? 30001 : NCCL_VERSION(2, 28, 9);
+  };
+  const std::string lacks =
+      "node 1 has NCCL 3.0.1, node 0 has 2.28.9: both must be the same";
+  for (const char* transport : {"auto", "nccl"}) {
+    NodeNetwork network(2);
+    std::vector<std::unique_ptr<Node>> nodes(2);
+    OnEveryRank(2, [&](int number) {
+      is_other = number == 1;
+      nodes[static_cast<size_t>(number)] = std::make_unique<Node>(
+          network.link(number), transport, std::vector<int>{number}, limit_);
+    });
+    for (const auto& node : nodes) {
+      EXPECT_EQ(node->Said(),
+                transport == std::string("auto")
+                    ? "sums in host memory; " + lacks
+                    : "--tensor-parallel-transport nccl: " + lacks);
+    }
+  }
+  EXPECT_EQ(nccl_->comms, 0);
 }
 
 // NCCL would send in the clear what TLS protects.

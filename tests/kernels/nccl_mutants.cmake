@@ -3,7 +3,8 @@
 
 nacre_mutant_statement(call_not_waited_for kernels/nccl_group.cc
   [[  NACRE_RETURN_IF_ERROR(
-      Checked(member, WaitUntilIdle(&member, "NCCL has not queued a call")));]]
+      Checked(member, WaitUntilIdle(&member, "NCCL has not queued a call",
+                                    2 * options_.limit)));]]
   [[]])
 nacre_mutant(scratch_freed_before_its_sums kernels/nccl_collective.cc
   [[parts_ == nullptr ? absl::OkStatus() : backend_->Synchronize()]]

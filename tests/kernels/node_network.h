@@ -14,6 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "kernels/node_link.h"
 
 namespace nacre::kernels {
@@ -26,6 +28,7 @@ class NodeNetwork {
       links_.push_back(std::make_unique<Link>(this, node, nodes));
     }
     inboxes_.resize(static_cast<size_t>(nodes * nodes));
+    said_.resize(static_cast<size_t>(nodes), {{}, absl::Now()});
   }
 
   NodeLink* link(int node) { return links_[static_cast<size_t>(node)].get(); }
@@ -35,6 +38,11 @@ class NodeNetwork {
              std::vector<float> values) {
     const absl::MutexLock lock(&mu_);
     Inbox(from, to).emplace_back(call, std::move(values));
+  }
+  // What that node says of its progress is lost.
+  void Silence(int node) {
+    const absl::MutexLock lock(&mu_);
+    silent_ = node;
   }
   void Lose(const absl::Status& reason) {
     const absl::MutexLock lock(&mu_);
@@ -82,6 +90,22 @@ class NodeNetwork {
       const absl::MutexLock lock(&network_->mu_);
       return network_->reason_;
     }
+    void SayProgress(const std::vector<RankProgress>& ranks) override {
+      const absl::MutexLock lock(&network_->mu_);
+      if (node_ != 0 && node_ != network_->silent_) {
+        network_->said_[static_cast<size_t>(node_)] = {ranks, absl::Now()};
+      }
+    }
+    std::vector<NodeProgress> Progress() const override {
+      std::vector<NodeProgress> all;
+      const absl::MutexLock lock(&network_->mu_);
+      for (int node = 1; node < nodes_ && node_ == 0; ++node) {
+        const auto& [ranks, when] = network_->said_[static_cast<size_t>(node)];
+        all.push_back(
+            {node, ranks, absl::ToChronoMilliseconds(absl::Now() - when)});
+      }
+      return all;
+    }
 
    private:
     NodeNetwork* const network_;
@@ -99,6 +123,8 @@ class NodeNetwork {
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<std::deque<Sent>> inboxes_;
   absl::Status reason_;
+  int silent_ = -1;
+  std::vector<std::pair<std::vector<RankProgress>, absl::Time>> said_;
 };
 
 }  // namespace nacre::kernels

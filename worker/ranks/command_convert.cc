@@ -201,6 +201,44 @@ ValuePiece ToPiece(const v1::RankValues& message) {
           message.values()};
 }
 
+void FillProgress(const std::vector<kernels::RankProgress>& ranks,
+                  v1::RanksProgress* message) {
+  for (const kernels::RankProgress& rank : ranks) {
+    v1::RankProgress* const progress = message->add_ranks();
+    progress->set_rank(static_cast<uint32_t>(rank.rank));
+    progress->set_called(rank.called);
+    progress->set_done(rank.done);
+    progress->set_what(rank.what.substr(0, kernels::kMostProgressText));
+    progress->set_waits_ms(static_cast<uint64_t>(rank.waits.count()));
+  }
+}
+
+absl::StatusOr<std::vector<kernels::RankProgress>> ToProgress(
+    const v1::RanksProgress& message) {
+  constexpr uint64_t kMostMs = uint64_t{1} << 40;
+  if (static_cast<size_t>(message.ranks_size()) > kernels::kMostProgressRanks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the progress of ", message.ranks_size(), " ranks, there are at most ",
+        kernels::kMostProgressRanks));
+  }
+  std::vector<kernels::RankProgress> ranks;
+  for (const v1::RankProgress& progress : message.ranks()) {
+    if (progress.rank() >= kernels::kMostProgressRanks ||
+        progress.done() > progress.called() ||
+        progress.what().size() > kernels::kMostProgressText ||
+        progress.waits_ms() > kMostMs) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "progress that none can have: rank ", progress.rank(), ", ",
+          progress.done(), " of ", progress.called(), " calls, a text of ",
+          progress.what().size(), " bytes, ", progress.waits_ms(), " ms"));
+    }
+    ranks.push_back({static_cast<int>(progress.rank()), progress.called(),
+                     progress.done(), progress.what(),
+                     std::chrono::milliseconds(progress.waits_ms())});
+  }
+  return ranks;
+}
+
 void FillFacts(const NodeFacts& facts, v1::NodeFacts* message) {
   for (const auto& [name, value] : facts) {
     v1::NodeFact* const fact = message->add_facts();

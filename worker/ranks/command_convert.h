@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/node_link.h"
+#include "kernels/rank_progress.h"
 #include "model/ranks/rank_command.h"
 #include "proto/ranks.pb.h"
 #include "worker/ranks/node_facts.h"
@@ -31,6 +32,12 @@ absl::StatusOr<std::vector<model::RankCommand>> ToCommands(
 void ForEachPiece(const kernels::NodeCall& call, const float* values,
                   const std::function<void(v1::RankValues)>& send);
 ValuePiece ToPiece(const v1::RankValues& message);
+
+void FillProgress(const std::vector<kernels::RankProgress>& ranks,
+                  v1::RanksProgress* message);
+// INVALID_ARGUMENT: more ranks, or longer texts, than there are.
+absl::StatusOr<std::vector<kernels::RankProgress>> ToProgress(
+    const v1::RanksProgress& message);
 
 void FillFacts(const NodeFacts& facts, v1::NodeFacts* message);
 NodeFacts ToFacts(const v1::NodeFacts& message);

@@ -236,6 +236,13 @@ void FollowerClient::Abort(const absl::Status& reason) {
   Say(std::move(message));
 }
 
+void FollowerClient::SayProgress(
+    const std::vector<kernels::RankProgress>& ranks) {
+  v1::FollowerMessage message;
+  FillProgress(ranks, message.mutable_progress());
+  Say(std::move(message));
+}
+
 absl::Status FollowerClient::failure() const {
   const absl::MutexLock lock(&state_->mu);
   return state_->end;

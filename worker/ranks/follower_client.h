@@ -70,6 +70,7 @@ class FollowerClient final : public kernels::NodeLink {
                        float* values) override;
   void Abort(const absl::Status& reason) override;
   absl::Status failure() const override;
+  void SayProgress(const std::vector<kernels::RankProgress>& ranks) override;
 
  private:
   using Stream =

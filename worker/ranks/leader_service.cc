@@ -74,6 +74,8 @@ void LeaderService::OnMessage(const std::shared_ptr<Call>& call,
   } else if (kind == v1::FollowerMessage::kLoaded) {
     const absl::MutexLock lock(&mu_);
     peers_[static_cast<size_t>(call->node)].loaded = ToFacts(message.loaded());
+  } else if (kind == v1::FollowerMessage::kProgress) {
+    status = OnProgress(call->node, message.progress());
   } else if (kind == v1::FollowerMessage::kLeave) {
     Leave();
   } else if (kind == v1::FollowerMessage::kFailure) {
@@ -114,6 +116,31 @@ absl::Status LeaderService::Admit(const std::shared_ptr<Call>& call,
   answer.mutable_joined();
   call->stream->Send(std::move(answer));
   return absl::OkStatus();
+}
+
+absl::Status LeaderService::OnProgress(int node,
+                                       const v1::RanksProgress& message) {
+  NACRE_ASSIGN_OR_RETURN(std::vector<kernels::RankProgress> progress,
+                         ToProgress(message));
+  const absl::MutexLock lock(&mu_);
+  Peer& peer = peers_[static_cast<size_t>(node)];
+  peer.progress = std::move(progress);
+  peer.progress_time = absl::Now();
+  return absl::OkStatus();
+}
+
+std::vector<kernels::NodeProgress> LeaderService::Progress() const {
+  std::vector<kernels::NodeProgress> all;
+  const absl::MutexLock lock(&mu_);
+  for (size_t node = 1; node < peers_.size(); ++node) {
+    kernels::NodeProgress& progress = all.emplace_back();
+    progress.node = static_cast<int>(node);
+    progress.ranks = peers_[node].progress;
+    if (progress.ranks.empty()) continue;
+    progress.ago =
+        absl::ToChronoMilliseconds(absl::Now() - peers_[node].progress_time);
+  }
+  return all;
 }
 
 void LeaderService::OnDone(const Call& call) {

@@ -73,6 +73,8 @@ class LeaderService final : public v1::Ranks::CallbackService,
                        float* values) override ABSL_LOCKS_EXCLUDED(mu_);
   void Abort(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status failure() const override ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<kernels::NodeProgress> Progress() const override
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status SendCommands(const std::vector<model::RankCommand>& commands)
       override ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -95,6 +97,8 @@ class LeaderService final : public v1::Ranks::CallbackService,
     std::shared_ptr<Call> call;  // null: it has not joined
     bool gone = false;           // its stream has ended
     absl::optional<NodeFacts> loaded;
+    std::vector<kernels::RankProgress> progress;  // as it said last, and when
+    absl::Time progress_time = absl::InfinitePast();
   };
 
   void OnMessage(const std::shared_ptr<Call>& call,
@@ -102,6 +106,8 @@ class LeaderService final : public v1::Ranks::CallbackService,
   // What is wrong with one who joins.
   absl::Status Admit(const std::shared_ptr<Call>& call,
                      const v1::JoinRanks& join) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status OnProgress(int node, const v1::RanksProgress& message)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void OnDone(const Call& call) ABSL_LOCKS_EXCLUDED(mu_);
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
   // Waits for `has` of all followers.

@@ -23,6 +23,7 @@ v1::TensorLink LinkReceiver::Question() const {
   v1::TensorLink message = LinkMessage(v1::LINK_STEP_ASKED);
   message.set_kind(parts_.links->kind());
   message.set_rows(true);
+  message.set_version(parts_.links->version());
   return message;
 }
 

@@ -6,8 +6,26 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/quoted.h"
 
 namespace nacre::worker {
+namespace {
+
+// Why a reader that asks for a link gets none; empty: it does.
+std::string RefusalOf(const SideLinks* links, const v1::TensorLink& asked) {
+  // Readers of before there were kinds name none.
+  if (links == nullptr ||
+      (!asked.kind().empty() && asked.kind() != links->kind())) {
+    return "the publisher has no such link";
+  }
+  const std::string own = links->version();
+  if (asked.version().empty() || asked.version() == own) return "";
+  return absl::StrCat("the reader has ", links->kind(), " ",
+                      Quoted(asked.version()), ", the publisher has ",
+                      Quoted(own), ": both must be the same");
+}
+
+}  // namespace
 
 LinkSender::LinkSender(SideLinks* links, LinkSenderCounts* counts,
                        std::function<void()> changed)
@@ -21,11 +39,10 @@ void LinkSender::OnMessage(const v1::TensorLink& message,
     if (message.step() == v1::LINK_STEP_ASKED && state_ == State::kNotAsked) {
       reader_ = reader;
       takes_rows_ = message.rows();
-      // Readers of before there were kinds name none.
-      if (links_ == nullptr ||
-          (!message.kind().empty() && message.kind() != links_->kind())) {
+      const std::string refusal = RefusalOf(links_, message);
+      if (!refusal.empty()) {
         state_ = State::kOver;
-        Say(v1::LINK_STEP_FAILED, "", "the publisher has no such link");
+        Say(v1::LINK_STEP_FAILED, "", refusal);
       } else {
         state_ = State::kOpening;
         link_ = links_->Open(LinkEnd::kSender, "", this);

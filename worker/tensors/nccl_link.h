@@ -85,6 +85,7 @@ class NcclLinks final : public SideLinks {
 
   const char* kind() const override { return "NCCL"; }
   size_t max_bytes() const override { return NcclTransfers::kMaxBytes; }
+  std::string version() const override { return api_->version(); }
   std::shared_ptr<SideLink> Open(LinkEnd end, std::string id,
                                  LinkListener* listener) override
       ABSL_LOCKS_EXCLUDED(mu_);

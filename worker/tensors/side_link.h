@@ -63,6 +63,8 @@ class SideLinks {
   // Readers ask for it, and logs say it. Both ends of a link have the same.
   virtual const char* kind() const = 0;
   virtual size_t max_bytes() const = 0;  // of one tensor's values
+  // Of a library that both ends must have alike; empty: of none.
+  virtual std::string version() const { return ""; }
 
   // `id`: of a receiver the sender's, of a sender empty.
   virtual std::shared_ptr<SideLink> Open(LinkEnd end, std::string id,

@@ -65,7 +65,9 @@ TEST_F(CudaNcclTest, SaysWhatTheMachineLacks) {
   ExpectLack(options,
              "is too old: version 21605, this program needs 21700 or later");
   state_->version = NCCL_VERSION(2, 17, 1);
-  EXPECT_TRUE(OpenNccl(options).ok());
+  const auto nccl = OpenNccl(options);
+  ASSERT_TRUE(nccl.ok()) << nccl.status();
+  EXPECT_EQ((*nccl)->version(), "2.17.1");
 }
 
 // Nothing of it may wait for the peer, or take the device from the engine.

@@ -310,6 +310,7 @@ NcclLibraryState* NcclLibrary() { return &state; }
 
 void ResetNcclLibrary() {
   state.version = NCCL_VERSION_CODE;
+  state.version_here = nullptr;
   state.result = ncclSuccess;
   state.async_error = ncclSuccess;
   state.last_error = "";
@@ -319,7 +320,7 @@ void ResetNcclLibrary() {
 }
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = state.version;
+  *version = state.version_here ? state.version_here() : state.version;
   return ncclSuccess;
 }
 

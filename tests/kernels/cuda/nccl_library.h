@@ -23,6 +23,7 @@ struct NcclLibraryState {
                   std::function<bool()> run) = nullptr;
   int (*device)() = nullptr;  // the thread's
   int version = NCCL_VERSION_CODE;
+  std::function<int()> version_here;  // the thread's, in place of it
 
   // Calls that can fail return it, all or the one with that index, counted from
   // 0. (What asks for a state is no such call.)

@@ -81,6 +81,46 @@ TEST(CommandConvertTest, AnUnknownKindOfCallIsNone) {
   EXPECT_EQ(ToPiece(message).call.kind, kernels::NodeCall::Kind{0});
 }
 
+TEST(CommandConvertTest, ProgressIsTheSameAfterwards) {
+  const std::vector<kernels::RankProgress> ranks = {
+      {2, 5, 4, "a broadcast of 8 bytes", std::chrono::milliseconds(700)},
+      {3, 4, 4, "", std::chrono::milliseconds(0)}};
+  v1::RanksProgress message;
+  FillProgress(ranks, &message);
+  EXPECT_EQ(*ToProgress(message), ranks);
+  // Of ours the beginning.
+  message.Clear();
+  FillProgress({{0, 1, 0, std::string(100, 'a'), {}}}, &message);
+  EXPECT_EQ((*ToProgress(message))[0].what,
+            std::string(kernels::kMostProgressText, 'a'));
+}
+
+TEST(CommandConvertTest, ProgressThatNoneCanHaveIsRefused) {
+  const auto refused = [](const std::function<void(v1::RankProgress*)>& edit) {
+    v1::RanksProgress message;
+    FillProgress({{7, 5, 4, "", {}}}, &message);
+    EXPECT_TRUE(ToProgress(message).ok());
+    edit(message.mutable_ranks(0));
+    return ToProgress(message).status();
+  };
+  EXPECT_EQ(refused([](v1::RankProgress* rank) { rank->set_done(6); }),
+            absl::InvalidArgumentError("progress that none can have: rank 7, 6 "
+                                       "of 5 calls, a text of 0 bytes, 0 ms"));
+  for (const auto& edit : std::vector<std::function<void(v1::RankProgress*)>>{
+           [](v1::RankProgress* rank) { rank->set_rank(8); },
+           [](v1::RankProgress* rank) {
+             rank->set_what(std::string(kernels::kMostProgressText + 1, 'a'));
+           },
+           [](v1::RankProgress* rank) { rank->set_waits_ms(UINT64_MAX); }}) {
+    EXPECT_EQ(refused(edit).code(), absl::StatusCode::kInvalidArgument);
+  }
+  v1::RanksProgress many;
+  for (int i = 0; i < 9; ++i) many.add_ranks();
+  EXPECT_EQ(ToProgress(many).status(),
+            absl::InvalidArgumentError(
+                "the progress of 9 ranks, there are at most 8"));
+}
+
 TEST(CommandConvertTest, FactsAreTheSameAfterwards) {
   const NodeFacts facts = {{"version", "0.2"}, {"nodes", "2"}};
   v1::NodeFacts message;

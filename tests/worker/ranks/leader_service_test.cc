@@ -83,6 +83,31 @@ TEST(LeaderServiceTest, CommandsComeInTheirOrder) {
   EXPECT_EQ(*follower.NextCommands(), second);
 }
 
+// What it says last, and how long ago.
+TEST(LeaderServiceTest, KnowsHowFarFollowersAre) {
+  RankNodes group(4);
+  group.JoinAll();
+  EXPECT_EQ(group.leader().AwaitJoined(kTestPatience), absl::OkStatus());
+  const std::vector<kernels::RankProgress> said = {
+      {4, 9, 8, "a gather of 4 bytes", std::chrono::milliseconds(3)}};
+  group.link(2)->SayProgress({{4, 7, 7, "", {}}});
+  group.link(2)->SayProgress(said);
+  const auto of_node = [&](int node) {
+    return group.leader().Progress()[static_cast<size_t>(node) - 1];
+  };
+  const absl::Time deadline = absl::Now() + kTestPatience;
+  while (of_node(2).ranks != said && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(of_node(2).ranks, said);
+  EXPECT_EQ(of_node(2).node, 2);
+  absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_GE(of_node(2).ago, std::chrono::milliseconds(20));
+  EXPECT_TRUE(of_node(1).ranks.empty());
+  EXPECT_EQ(of_node(3).node, 3);
+  EXPECT_TRUE(group.link(2)->Progress().empty());
+}
+
 TEST(LeaderServiceTest, SaysWhoIsMissing) {
   RankNodes group(4);
   group.Join();
@@ -302,6 +327,20 @@ TEST_F(StrangerTest, GarbageOfANodeEndsAll) {
               HasSubstr("node 1 has sent a message out of turn"));
   EXPECT_THAT(group_.leader().SendCommands({}).ToString(),
               HasSubstr("node 1 has sent a message out of turn"));
+}
+
+TEST_F(StrangerTest, ProgressThatNoneCanHaveEndsAll) {
+  grpc::ClientContext context;
+  const auto call = stub_->Follow(&context);
+  call->Write(JoinAs(1, "8"));
+  v1::LeaderMessage answer;
+  ASSERT_TRUE(call->Read(&answer));
+  v1::FollowerMessage message;
+  message.mutable_progress()->add_ranks()->set_rank(99);
+  call->Write(message);
+  EXPECT_FALSE(call->Read(&answer));
+  EXPECT_THAT(call->Finish().error_message(),
+              HasSubstr("progress that none can have: rank 99"));
 }
 
 TEST_F(StrangerTest, ValuesOfAnotherCallEndAll) {

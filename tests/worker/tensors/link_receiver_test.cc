@@ -61,6 +61,7 @@ class LinkReceiverTest : public ::testing::Test {
     EXPECT_EQ(receiver_.Question().step(), v1::LINK_STEP_ASKED);
     EXPECT_EQ(receiver_.Question().kind(), "NCCL");
     EXPECT_TRUE(receiver_.Question().rows());
+    EXPECT_EQ(receiver_.Question().version(), "2.28.9");
     link_ = peer_.Open(LinkEnd::kSender, "", &end_);
     EXPECT_TRUE(Eventually([this] { return !end_.id().empty(); }));
     receiver_.OnMessage(Message(v1::LINK_STEP_OFFERED, end_.id()));

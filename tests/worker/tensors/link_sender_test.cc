@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/tensors/nccl_stand_in.h"
 #include "tests/worker/tensors/random_tensor.h"
 #include "tests/worker/tensors/recording_sink.h"
@@ -103,6 +104,27 @@ TEST_F(LinkSenderTest, APublisherWithoutSuchLinksSaysSo) {
     EXPECT_EQ(sender->NextWay(), Way::kStream);
   }
   EXPECT_EQ(counts_.failures, 0u);  // they have none to fail
+}
+
+TEST_F(LinkSenderTest, AReaderWithAnotherVersionIsRefusedWithBoth) {
+  v1::TensorLink question = Question();
+  for (const char* version : {"3.0.1", "2.28.8"}) {
+    LinkSender sender(&links_, &counts_, [] {});
+    question.set_version(version);
+    sender.OnMessage(question, "reader");
+    const v1::TensorLink answer = AwaitMessage(&sender);
+    EXPECT_EQ(answer.step(), v1::LINK_STEP_FAILED);
+    EXPECT_EQ(answer.message(),
+              absl::StrCat("the reader has NCCL \"", version,
+                           "\", the publisher has \"2.28.9\": both must be "
+                           "the same"));
+    sender.OnMessage(Message(v1::LINK_STEP_UP), "reader");
+    EXPECT_EQ(sender.NextWay(), Way::kStream);
+  }
+  LinkSender sender(&links_, &counts_, [] {});
+  question.set_version("2.28.9");
+  sender.OnMessage(question, "reader");
+  EXPECT_EQ(AwaitMessage(&sender).step(), v1::LINK_STEP_OFFERED);
 }
 
 // As readers did before links had kinds.

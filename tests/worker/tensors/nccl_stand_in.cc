@@ -63,11 +63,13 @@ struct NcclStandIn::Comm {
 
 class NcclStandIn::Api final : public kernels::NcclApi {
  public:
-  explicit Api(NcclStandIn* world) : world_(world) {}
+  Api(NcclStandIn* world, std::string version)
+      : world_(world), version_(std::move(version)) {}
   ~Api() override {
     EXPECT_TRUE(memory_.empty()) << "memory that was not freed";
   }
 
+  std::string version() const override { return version_; }
   absl::Status BindThread() override {
     thread_ = std::this_thread::get_id();
     return world_->Call();
@@ -249,6 +251,7 @@ class NcclStandIn::Api final : public kernels::NcclApi {
   };
 
   NcclStandIn* const world_;
+  const std::string version_;
   std::thread::id thread_;
   std::map<const void*, std::unique_ptr<Block>> memory_;
   // Until the end: streams may still run what they were told to do with them.
@@ -259,8 +262,8 @@ NcclStandIn::~NcclStandIn() {
   EXPECT_EQ(num_objects(), 0) << "what was not freed";
 }
 
-std::unique_ptr<kernels::NcclApi> NcclStandIn::Open() {
-  return std::make_unique<Api>(this);
+std::unique_ptr<kernels::NcclApi> NcclStandIn::Open(std::string version) {
+  return std::make_unique<Api>(this, std::move(version));
 }
 
 void NcclStandIn::HoldJoins(bool hold) {

@@ -30,7 +30,7 @@ class NcclStandIn {
   ~NcclStandIn();
 
   // A device of its own.
-  std::unique_ptr<kernels::NcclApi> Open();
+  std::unique_ptr<kernels::NcclApi> Open(std::string version = "2.28.9");
 
   // While it holds, no rank joins and no receive ends.
   void HoldJoins(bool hold) ABSL_LOCKS_EXCLUDED(mu_);

@@ -105,6 +105,17 @@ TEST_F(NcclTransportTest, LateTransfersHoldNobodyUp) {
   EXPECT_EQ(publisher_->stats().link_failures, 0u);
 }
 
+TEST_F(NcclTransportTest, WithAnotherVersionOfNcclTensorsComeOverGrpc) {
+  Start();
+  TensorReaderClient other(
+      {}, std::make_unique<NcclLinks>(nccl_.Open("3.0.1"), options_));
+  const auto sink = Subscribe(other, 5, 10);
+  EXPECT_TRUE(Eventually([&] { return other.stats().link_failures == 1; }));
+  ExpectNewestArrives(sink.get(), 1, 10);
+  EXPECT_EQ(other.stats().received_over_links, 0u);
+  EXPECT_EQ(nccl_.num_transfers(), 0);
+}
+
 TEST_F(NcclTransportTest, ALostTransferEndsTheLinkAndGrpcGoesOn) {
   nccl_.LoseTransfer(3);  // 0 is the empty one
   Start({kNever, absl::Milliseconds(200)});
