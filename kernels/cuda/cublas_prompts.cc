@@ -79,6 +79,10 @@ absl::Status CublasPrompts::Add(PackedMatrix* w) {
   return absl::OkStatus();
 }
 
+void CublasPrompts::SetRows(absl::Span<const PromptRun> runs) {
+  runs_.assign(runs.begin(), runs.end());
+}
+
 std::string CublasPrompts::numerics() const {
   std::string text = absl::StrCat("prefillcublas", library_->version());
   if (planned_.empty()) return text;

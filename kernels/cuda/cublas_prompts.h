@@ -38,9 +38,7 @@ class CublasPrompts : public PromptProducts {
 
   absl::Status Add(PackedMatrix* w) override;
   int64_t AddedBytes(int rows, int cols) const override;
-  void SetRows(absl::Span<const PromptRun> runs) override {
-    runs_.assign(runs.begin(), runs.end());
-  }
+  void SetRows(absl::Span<const PromptRun> runs) override;
 
   absl::Span<const PromptRun> runs() const { return runs_; }
   // What decides bits, as a part of a numerics_id.
