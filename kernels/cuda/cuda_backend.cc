@@ -10,8 +10,6 @@
 #include "common/status_macros.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/f32_gemm.h"
-#include "kernels/cuda/gemm.h"
 #include "kernels/cuda/paged_kv.h"
 #include "kernels/host_memory.h"
 
@@ -27,10 +25,6 @@ constexpr int kMostGraphRows = 64;
 // time. Few of them are few graphs.
 constexpr int kStepSizes[] = {1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64};
 
-// Rows whose rounded activations are kept at a time: the most of a step that a
-// worker runs. Decides no bits.
-constexpr int kPassRows = 512;
-
 // Room for all paths that steps keep at a time, so that it need not grow.
 constexpr size_t kLeastMoveBytes = 1024 * sizeof(KvMove);
 
@@ -41,10 +35,6 @@ cuda::PagedKv PagedKvOf(const KvLayer& layer) {
               "bf16 keys of an odd head_dim");
   return {layer.blocks, layer.num_kv_heads, layer.block_size, layer.head_dim,
           layer.type};
-}
-
-const float* RowsFrom(const float* x, int first, int cols) {
-  return x + static_cast<size_t>(first) * static_cast<size_t>(cols);
 }
 
 }  // namespace
@@ -60,15 +50,17 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
       options_(std::move(options)),
       batch_(device_.get(), staging_.get()),
       token_drawer_(device_.get(), staging_.get()),
-      prompts_(cublas == nullptr ? nullptr
-                                 : std::make_unique<cuda::CublasPrompts>(
-                                       device_.get(), std::move(cublas))) {}
+      products_(device_.get(), options_.fusion,
+                cublas == nullptr ? nullptr
+                                  : std::make_unique<cuda::CublasPrompts>(
+                                        device_.get(), std::move(cublas))) {}
 
 std::string CudaBackend::numerics_id() const {
+  const cuda::CublasPrompts* const prompts = products_.prompts();
   return absl::StrCat("cuda-", device_->sm(), WeightTypeSuffix(weight_type_),
                       kv_type_ == DType::kBF16 ? "-kvbf16-v3" : "-kvf32-v2",
-                      prompts_ == nullptr ? "" : "-",
-                      prompts_ == nullptr ? "" : prompts_->numerics());
+                      prompts == nullptr ? "" : "-",
+                      prompts == nullptr ? "" : prompts->numerics());
 }
 
 std::string CudaBackend::description() const {
@@ -77,7 +69,8 @@ std::string CudaBackend::description() const {
 
 void CudaBackend::RunStep(int rows, absl::FunctionRef<void()> ops) {
   // A recording takes our kernels alone.
-  const bool has_prompts = prompts_ != nullptr && !prompts_->runs().empty();
+  const cuda::CublasPrompts* const prompts = products_.prompts();
+  const bool has_prompts = prompts != nullptr && !prompts->runs().empty();
   if (!options_.graphs || rows > kMostGraphRows || has_prompts) return ops();
   device_->BeginStep(&graphs_);
   is_recorded_ = true;
@@ -98,18 +91,7 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::PackShare(
       std::unique_ptr<cuda::CudaMatrix> matrix,
       cuda::CudaMatrix::Create(parts, weight_type_, device_.get(),
                                staging_.get(), shares));
-  if (matrix->format().has_value()) {
-    const size_t activations = sizeof(uint16_t) * kPassRows *
-                               static_cast<size_t>(matrix->padded_cols());
-    const size_t workspace = cuda::GemmWorkspaceBytes(
-        *matrix->format(), matrix->rows(), matrix->padded_cols(), kPassRows,
-        matrix->order_outputs());
-    if (!device_->Grow(activations, &activations_) ||
-        !device_->Grow(workspace, &workspace_) ||
-        !device_->Grow(sizeof(unsigned) * cuda::kGemmCounters, &counters_)) {
-      return device_->Synchronize();
-    }
-  }
+  if (!products_.Reserve(*matrix)) return device_->Synchronize();
   return matrix;
 }
 
@@ -119,79 +101,16 @@ absl::StatusOr<std::unique_ptr<PackedTable>> CudaBackend::PackTable(
   return cuda::CudaTable::Create(table, device_.get(), staging_.get());
 }
 
-void CudaBackend::MultiplyRounded(WriteRounded write, int rows,
-                                  const cuda::CudaMatrix& w,
-                                  const float* residual, float* y) {
-  int row = 0;
-  if (w.prompt() != nullptr) {
-    for (const PromptRun& run : prompts_->runs()) {
-      MultiplyRows(write, row, run.first_row, w, residual, y);
-      row = run.first_row + run.count;
-      NACRE_CHECK(row <= rows, "more rows of prompts than rows");
-      prompts_->Multiply(write, run, w, residual, y);
-    }
-  }
-  MultiplyRows(write, row, rows, w, residual, y);
-}
-
-void CudaBackend::MultiplyRows(WriteRounded write, int first, int end,
-                               const cuda::CudaMatrix& w, const float* residual,
-                               float* y) {
-  cuda::GemmArgs args;
-  args.format = *w.format();
-  args.weights = w.data();
-  args.scales = w.scales();
-  args.activations = activations_->data();
-  args.workspace = workspace_->data();
-  if (options_.fusion) {
-    args.counters = static_cast<unsigned*>(counters_->data());
-  }
-  args.outputs = w.rows();
-  args.order_outputs = w.order_outputs();
-  args.inputs = w.padded_cols();
-  for (int row = first; row < end; row += kPassRows) {
-    const size_t done = static_cast<size_t>(row) * w.rows();
-    args.rows = std::min(kPassRows, end - row);
-    args.results = y + done;
-    if (residual != nullptr) args.residual = residual + done;
-    if (!device_->Check(write(device_->queue(), row, args.rows,
-                              static_cast<uint16_t*>(activations_->data())),
-                        "rounding activations") ||
-        !device_->Check(cuda::Gemm(args, device_->queue()), "matrix product")) {
-      return;
-    }
-  }
-}
-
-void CudaBackend::MultiplyF32(const float* x, int rows,
-                              const cuda::CudaMatrix& w, const float* residual,
-                              float* y) {
-  device_->Check(cuda::F32Gemm(device_->queue(), x, rows,
-                               static_cast<const float*>(w.data()), w.rows(),
-                               w.cols(), residual, y),
-                 "matrix product");
-}
-
-void CudaBackend::Multiply(const float* x, int rows, const cuda::CudaMatrix& w,
-                           const float* residual, float* y) {
-  if (rows == 0 || !device_->ok()) return;
-  if (!w.format().has_value()) return MultiplyF32(x, rows, w, residual, y);
-  const auto round = [&](const cuda::Queue& queue, int first, int count,
-                         uint16_t* out) {
-    return cuda::RoundRows(queue, RowsFrom(x, first, w.cols()), count, w.cols(),
-                           w.padded_cols(), out);
-  };
-  MultiplyRounded(round, rows, w, residual, y);
-}
-
 void CudaBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
                          float* y) {
-  Multiply(x, rows, static_cast<const cuda::CudaMatrix&>(w), nullptr, y);
+  products_.Multiply(x, rows, static_cast<const cuda::CudaMatrix&>(w), nullptr,
+                     y);
 }
 
 void CudaBackend::MatMulAdd(const float* x, int rows, const PackedMatrix& w,
                             const float* residual, float* y) {
-  Multiply(x, rows, static_cast<const cuda::CudaMatrix&>(w), residual, y);
+  products_.Multiply(x, rows, static_cast<const cuda::CudaMatrix&>(w), residual,
+                     y);
 }
 
 void CudaBackend::NormMatMul(const float* x, int rows, const float* weight,
@@ -201,15 +120,15 @@ void CudaBackend::NormMatMul(const float* x, int rows, const float* weight,
   const auto& matrix = static_cast<const cuda::CudaMatrix&>(w);
   if (!matrix.format().has_value()) {
     RmsNorm(x, rows, w.cols(), weight, epsilon, normed);
-    return MultiplyF32(normed, rows, matrix, nullptr, y);
+    return products_.MultiplyF32(normed, rows, matrix, nullptr, y);
   }
   const auto normalize = [&](const cuda::Queue& queue, int first, int count,
                              uint16_t* out) {
-    return cuda::NormalizeAndRoundRows(queue, RowsFrom(x, first, w.cols()),
-                                       count, w.cols(), matrix.padded_cols(),
-                                       weight, epsilon, out);
+    return cuda::NormalizeAndRoundRows(
+        queue, cuda::RowsFrom(x, first, w.cols()), count, w.cols(),
+        matrix.padded_cols(), weight, epsilon, out);
   };
-  MultiplyRounded(normalize, rows, matrix, nullptr, y);
+  products_.MultiplyRounded(normalize, rows, matrix, nullptr, y);
 }
 
 void CudaBackend::SiluMatMulAdd(const float* gate_up, int rows,
@@ -219,14 +138,15 @@ void CudaBackend::SiluMatMulAdd(const float* gate_up, int rows,
   const auto& matrix = static_cast<const cuda::CudaMatrix&>(w);
   if (!matrix.format().has_value()) {
     SiluMul(gate_up, rows, w.cols(), gated);
-    return MultiplyF32(gated, rows, matrix, residual, y);
+    return products_.MultiplyF32(gated, rows, matrix, residual, y);
   }
   const auto gate = [&](const cuda::Queue& queue, int first, int count,
                         uint16_t* out) {
-    return cuda::GateAndRoundRows(queue, RowsFrom(gate_up, first, 2 * w.cols()),
+    return cuda::GateAndRoundRows(queue,
+                                  cuda::RowsFrom(gate_up, first, 2 * w.cols()),
                                   count, w.cols(), matrix.padded_cols(), out);
   };
-  MultiplyRounded(gate, rows, matrix, residual, y);
+  products_.MultiplyRounded(gate, rows, matrix, residual, y);
 }
 
 void CudaBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
@@ -326,8 +246,8 @@ cuda::AttentionPlan CudaBackend::PlanAttention(
 bool CudaBackend::MakeRoom(const cuda::AttentionCut& cut,
                            const KvLayer& layer) {
   const int64_t positions = int64_t{layer.num_blocks} * layer.block_size;
-  return batch_.Reserve(kPassRows, layer.num_blocks) &&
-         device_->Grow(cuda::MostPartialBytes(cut, kPassRows, positions),
+  return batch_.Reserve(cuda::kPassRows, layer.num_blocks) &&
+         device_->Grow(cuda::MostPartialBytes(cut, cuda::kPassRows, positions),
                        &partials_);
 }
 

@@ -25,8 +25,8 @@
 #include "absl/types/optional.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cublas_lt.h"
-#include "kernels/cuda/cublas_prompts.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/cuda_products.h"
 #include "kernels/cuda/cuda_row_ops.h"
 #include "kernels/cuda/cuda_token_drawer.h"
 #include "kernels/cuda/device.h"
@@ -97,7 +97,7 @@ class CudaBackend : public cuda::CudaRowOps {
                  absl::Span<const RowContext> contexts, const KvLayer& layer,
                  float* out) override;
   TokenDrawer* token_drawer() override { return &token_drawer_; }
-  PromptProducts* prompt_products() override { return prompts_.get(); }
+  PromptProducts* prompt_products() override { return products_.prompts(); }
 
   // Of these the fused kernels. `normed` and `gated` are used only where
   // products are float32.
@@ -112,8 +112,6 @@ class CudaBackend : public cuda::CudaRowOps {
                    const KvLayer& layer) override;
 
  private:
-  using WriteRounded = cuda::CublasPrompts::WriteRounded;
-
   cuda::AttentionCut CutOf(int num_heads, const KvLayer& layer) const;
   // The same in all layers of a step.
   cuda::AttentionPlan PlanAttention(absl::Span<const RowContext> contexts,
@@ -123,17 +121,6 @@ class CudaBackend : public cuda::CudaRowOps {
   // it would wait for the device. False after an error.
   bool MakeRoom(const cuda::AttentionCut& cut, const KvLayer& layer);
 
-  // `residual` may be null in all three.
-  void Multiply(const float* x, int rows, const cuda::CudaMatrix& w,
-                const float* residual, float* y);
-  void MultiplyF32(const float* x, int rows, const cuda::CudaMatrix& w,
-                   const float* residual, float* y);
-  void MultiplyRounded(WriteRounded write, int rows, const cuda::CudaMatrix& w,
-                       const float* residual, float* y);
-  // Rows [first, end) of it, by our kernels.
-  void MultiplyRows(WriteRounded write, int first, int end,
-                    const cuda::CudaMatrix& w, const float* residual, float* y);
-
   const WeightType weight_type_;
   const DType kv_type_;
   const CudaBackendOptions options_;
@@ -141,12 +128,7 @@ class CudaBackend : public cuda::CudaRowOps {
   bool is_recorded_ = false;  // the step that runs
   cuda::PagedBatch batch_;
   cuda::CudaTokenDrawer token_drawer_;
-  const std::unique_ptr<cuda::CublasPrompts> prompts_;  // null: none
-  // Grown by Pack: bf16 activations of one pass over the largest weights, and
-  // partial sums.
-  std::unique_ptr<Buffer> activations_;
-  std::unique_ptr<Buffer> workspace_;
-  std::unique_ptr<Buffer> counters_;  // of products, zeros between them
+  cuda::CudaProducts products_;  // grown by Pack
   std::unique_ptr<Buffer> token_ids_;
   std::unique_ptr<Buffer> partials_;  // of attention
   std::unique_ptr<Buffer> moves_;

@@ -1,0 +1,66 @@
+// Products of a CudaBackend: rounds the activations of those that have a
+// format, and multiplies by our kernels, or rows of prompts by cublasLt.
+//
+// A part of CudaBackend, and under its threads.
+
+#ifndef KERNELS_CUDA_CUDA_PRODUCTS_H_
+#define KERNELS_CUDA_CUDA_PRODUCTS_H_
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "kernels/cuda/cublas_prompts.h"
+#include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/device.h"
+
+namespace nacre::kernels::cuda {
+
+// Rows whose rounded activations are kept at a time: the most of a step that a
+// worker runs. Decides no bits.
+inline constexpr int kPassRows = 512;
+
+inline const float* RowsFrom(const float* x, int first, int cols) {
+  return x + static_cast<size_t>(first) * static_cast<size_t>(cols);
+}
+
+class CudaProducts {
+ public:
+  using WriteRounded = CublasPrompts::WriteRounded;
+
+  // `device` outlives it. `fusion` as in CudaBackendOptions; `prompts` may be
+  // null.
+  CudaProducts(Device* device, bool fusion,
+               std::unique_ptr<CublasPrompts> prompts)
+      : device_(device), fusion_(fusion), prompts_(std::move(prompts)) {}
+
+  CublasPrompts* prompts() const { return prompts_.get(); }
+
+  // Room for products with `w`. False after an error.
+  bool Reserve(const CudaMatrix& w);
+
+  // `residual` may be null in all three.
+  void Multiply(const float* x, int rows, const CudaMatrix& w,
+                const float* residual, float* y);
+  void MultiplyF32(const float* x, int rows, const CudaMatrix& w,
+                   const float* residual, float* y);
+  void MultiplyRounded(WriteRounded write, int rows, const CudaMatrix& w,
+                       const float* residual, float* y);
+
+ private:
+  // Rows [first, end) of it, by our kernels.
+  void MultiplyRows(WriteRounded write, int first, int end, const CudaMatrix& w,
+                    const float* residual, float* y);
+
+  Device* const device_;
+  const bool fusion_;
+  const std::unique_ptr<CublasPrompts> prompts_;
+  // Of one pass over the largest weights: bf16 activations, and partial sums.
+  std::unique_ptr<Buffer> activations_;
+  std::unique_ptr<Buffer> workspace_;
+  std::unique_ptr<Buffer> counters_;  // zeros between products
+};
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_CUDA_PRODUCTS_H_
