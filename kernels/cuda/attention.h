@@ -86,6 +86,9 @@ struct AttentionArgs {
   // none for `whole`.
   float* partials = nullptr;
   float* out = nullptr;  // row i at out + i * num_heads * head_dim
+  // The same rows in bf16, where it is not null: of a launch that has several
+  // splits and is not `whole`.
+  uint16_t* rounded = nullptr;
 
   NACRE_HOST_DEVICE SplitRule rule() const {
     return SplitRuleOf(kv.type, kv.head_dim);

@@ -96,6 +96,12 @@ __device__ __forceinline__ void AddSplits(const MergeMemory& memory,
   }
 }
 
+// What a product is to read, so that no kernel of its own rounds.
+__device__ __forceinline__ void StoreRounded(const AttentionArgs& args,
+                                             size_t at, float mean) {
+  if (args.rounded != nullptr) args.rounded[at] = RoundToBF16(mean);
+}
+
 // One block for each pair of a row (x) and a query head (y), and for so many
 // dimensions as it has threads (z).
 template <bool kBase2>
@@ -110,13 +116,17 @@ __global__ void __launch_bounds__(kMergeThreads)
   const int position = args.rows.positions[row];
   const int first_split = rule.First(position, args.window);
   const int splits = rule.Of(position) + 1 - first_split;
-  if (splits == 1) return;
-  auto* const memory = reinterpret_cast<MergeMemory*>(shared);
   const size_t query = static_cast<size_t>(row) * args.num_heads + blockIdx.y;
-  const float* const parts = PartialOf(args, query, first_split);
-  const int stride = head_dim + 2;
   const int d = static_cast<int>(blockIdx.z) * kMergeThreads +
                 static_cast<int>(threadIdx.x);
+  const size_t at = query * head_dim + d;
+  if (splits == 1) {  // the kernel before has written it
+    if (d < head_dim) StoreRounded(args, at, args.out[at]);
+    return;
+  }
+  auto* const memory = reinterpret_cast<MergeMemory*>(shared);
+  const float* const parts = PartialOf(args, query, first_split);
+  const int stride = head_dim + 2;
   const float* const from = parts + 2 + min(d, head_dim - 1);
   float maximum = __int_as_float(kMinusInfinityBits);
   float total = 0;
@@ -134,7 +144,10 @@ __global__ void __launch_bounds__(kMergeThreads)
       AddSplits<kFewSplits>(*memory, first, stride, i, count, &total, &sum);
     }
   }
-  if (d < head_dim) args.out[query * head_dim + d] = WeightedMean(sum, total);
+  if (d >= head_dim) return;
+  const float mean = WeightedMean(sum, total);
+  args.out[at] = mean;
+  StoreRounded(args, at, mean);
 }
 
 }  // namespace

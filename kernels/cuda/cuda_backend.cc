@@ -270,6 +270,15 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   args.window = rule.window;
   args.soft_cap = rule.soft_cap;
   args.out = out;
+  const int rows = static_cast<int>(contexts.size());
+  const int cols = num_heads * layer.head_dim;
+  // Only the kernel that merges splits rounds.
+  if (std::none_of(plan.chunks.begin(), plan.chunks.end(),
+                   [](const cuda::AttentionChunk& chunk) {
+                     return chunk.whole || chunk.max_splits == 1;
+                   })) {
+    args.rounded = products_.RoomForRounded(rows, cols);
+  }
   for (const cuda::AttentionChunk& chunk : plan.chunks) {
     args.whole = chunk.whole;
     args.tiles = sent_tiles + chunk.first_tile;
@@ -286,6 +295,7 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
     args.partials = partials_->f32();
     device_->Check(cuda::Attend(device_->queue(), args), "attention");
   }
+  if (args.rounded != nullptr) products_.KeepRounded(out, rows, cols);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(

@@ -1,7 +1,6 @@
 #include "kernels/cuda/cuda_products.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "common/check.h"
 #include "kernels/cuda/elementwise.h"
@@ -71,12 +70,29 @@ void CudaProducts::MultiplyF32(const float* x, int rows, const CudaMatrix& w,
       "matrix product");
 }
 
+uint16_t* CudaProducts::RoomForRounded(int rows, int cols) const {
+  const size_t bytes =
+      sizeof(uint16_t) * static_cast<size_t>(rows) * static_cast<size_t>(cols);
+  const bool fits = fusion_ && rows <= kPassRows && activations_ != nullptr &&
+                    bytes <= activations_->size_bytes();
+  return fits ? static_cast<uint16_t*>(activations_->data()) : nullptr;
+}
+
+bool CudaProducts::HasRounded(const float* x, int rows,
+                              const CudaMatrix& w) const {
+  const bool has_prompts = prompts_ != nullptr && !prompts_->runs().empty();
+  return !has_prompts && w.padded_cols() == w.cols() &&
+         rounded_ == RoundedRows{x, rows, w.cols(), device_->queued()};
+}
+
 void CudaProducts::Multiply(const float* x, int rows, const CudaMatrix& w,
                             const float* residual, float* y) {
   if (rows == 0 || !device_->ok()) return;
   if (!w.format().has_value()) return MultiplyF32(x, rows, w, residual, y);
+  const bool is_rounded = HasRounded(x, rows, w);
   const auto round = [&](const Queue& queue, int first, int count,
                          uint16_t* out) {
+    if (is_rounded) return cudaSuccess;
     return RoundRows(queue, RowsFrom(x, first, w.cols()), count, w.cols(),
                      w.padded_cols(), out);
   };

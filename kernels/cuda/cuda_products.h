@@ -7,6 +7,7 @@
 #define KERNELS_CUDA_CUDA_PRODUCTS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -47,7 +48,26 @@ class CudaProducts {
   void MultiplyRounded(WriteRounded write, int rows, const CudaMatrix& w,
                        const float* residual, float* y);
 
+  // Memory for these rows in bf16, of what is queued next and can write them
+  // rounded, too; null: they are not wanted.
+  uint16_t* RoomForRounded(int rows, int cols) const;
+  // They are there: those of `of` [rows, cols]. Multiply takes them if nothing
+  // was queued since.
+  void KeepRounded(const float* of, int rows, int cols) {
+    rounded_ = {of, rows, cols, device_->queued()};
+  }
+
  private:
+  struct RoundedRows {
+    const float* of = nullptr;
+    int rows = 0;
+    int cols = 0;
+    int64_t queued = 0;  // Device::queued
+
+    bool operator==(const RoundedRows&) const = default;
+  };
+
+  bool HasRounded(const float* x, int rows, const CudaMatrix& w) const;
   // Rows [first, end) of it, by our kernels.
   void MultiplyRows(WriteRounded write, int first, int end, const CudaMatrix& w,
                     const float* residual, float* y);
@@ -57,6 +77,7 @@ class CudaProducts {
   const std::unique_ptr<CublasPrompts> prompts_;
   // Of one pass over the largest weights: bf16 activations, and partial sums.
   std::unique_ptr<Buffer> activations_;
+  RoundedRows rounded_;  // that activations_ begins with
   std::unique_ptr<Buffer> workspace_;
   std::unique_ptr<Buffer> counters_;  // zeros between products
 };

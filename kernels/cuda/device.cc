@@ -168,6 +168,7 @@ std::string Device::description() const {
 }
 
 cudaStream_t Device::stream() {
+  ++queued_;
   QueueRecorded();
   return queue_.stream;
 }

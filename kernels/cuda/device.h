@@ -52,9 +52,14 @@ class Device {
 
   void MakeCurrent();
   // For kernels.
-  Queue queue() { return {queue_.stream, queue_.overlap, record_}; }
+  Queue queue() {
+    ++queued_;
+    return {queue_.stream, queue_.overlap, record_};
+  }
   // For everything else: after all kernels so far.
   cudaStream_t stream();
+  // Grows with each call of these two: while it stays, nothing was queued.
+  int64_t queued() const { return queued_; }
   std::string sm() const;           // "sm90"
   std::string description() const;  // "NVIDIA H200, device 0, sm90"
   int multiprocessors() const { return multiprocessors_; }
@@ -108,6 +113,7 @@ class Device {
   int minor_ = 0;
   int multiprocessors_ = 0;
   Queue queue_;
+  int64_t queued_ = 0;
   StepGraphs* graphs_ = nullptr;        // of the step
   RecordedLaunches recorded_;           // of the step, not queued yet
   RecordedLaunches* record_ = nullptr;  // `recorded_` during a step

@@ -2,13 +2,16 @@
 // they join, which Backend runs one after another. On the emulated device, and
 // on a GPU where there is one.
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
+#include "kernels/backend_factory.h"
 #include "tests/kernels/cuda/host_view.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -165,6 +168,67 @@ TEST(CudaFusedRopeTest, QueriesTurnedAndKeysStored) {
       }
     }
   }
+}
+
+// Of attention over two splits, by itself and with something in between.
+std::vector<std::vector<float>> ProductsOfAttention(bool fusion) {
+  constexpr int kHeadDim = 32, kHeads = 2, kCols = kHeads * kHeadDim;
+  constexpr int kRows = 2, kOutputs = 24, kBlocks = 10;
+  BackendOptions options;
+  options.kind = "cuda";
+  options.weights = options.kv_type = "bf16";
+  options.fusion = fusion;
+  const auto backend = *CreateBackend(options);
+  const UnalignedMatrix w(RandomFloats(kOutputs * kCols, 1), kOutputs, kCols,
+                          DType::kF32);
+  const auto packed = *backend->Pack({w.host()});
+  const auto device = [&](const std::vector<float>& values) {
+    auto buffer = *backend->Allocate(values.size() * sizeof(float));
+    backend->CopyFromHost(values.data(), values.size() * sizeof(float),
+                          buffer->data());
+    return buffer;
+  };
+  std::vector<float> cache(kBlocks * 16 * kHeadDim);  // pairs of bf16
+  for (size_t i = 0; i < cache.size(); ++i) {
+    const auto value = [&](size_t of) {
+      return uint32_t{ToBF16(static_cast<float>(of % 89) / 50 - 0.9f)};
+    };
+    cache[i] = std::bit_cast<float>(value(2 * i) | value(2 * i + 1) << 16);
+  }
+  const auto blocks = device(cache);
+  const KvLayer layer = {blocks->data(), kBlocks,     1, 16,
+                         kHeadDim,       DType::kBF16};
+  const auto q = device(RandomFloats(kRows * kCols, 2));
+  const auto ones = device(std::vector<float>(kRows * kCols, 1.0f));
+  const auto out = device(std::vector<float>(kRows * kCols));
+  const auto y = device(std::vector<float>(kRows * kOutputs));
+  const std::vector<int32_t> table = {3, 1, 4, 0, 5, 9, 2, 6, 8, 7};
+  const std::vector<RowContext> rows = {{table.data(), 100},
+                                        {table.data(), 130}};
+  std::vector<std::vector<float>> products;
+  const auto multiply = [&](auto between, int first) {
+    backend->Attention(q->f32(), kCols, kHeads, AttentionRule(0.2f), rows,
+                       layer, out->f32());
+    between();
+    backend->MatMul(out->f32() + first * kCols, kRows - first, *packed,
+                    y->f32());
+    auto& product = products.emplace_back((kRows - first) * kOutputs);
+    backend->CopyToHost(y->data(), product.size() * sizeof(float),
+                        product.data());
+  };
+  multiply([] {}, 0);
+  multiply([&] { backend->AddInPlace(out->f32(), ones->f32(), kRows * kCols); },
+           0);
+  multiply([] {}, 1);
+  EXPECT_TRUE(backend->Synchronize().ok());
+  return products;
+}
+
+TEST(CudaFusedAttentionTest, AProductTakesWhatIsRoundedOnlyWhileItStands) {
+  NACRE_SKIP_WITHOUT_GPU(MakeCudaBackend());
+  const auto expected = ProductsOfAttention(false);
+  EXPECT_NE(expected[0], expected[1]);
+  EXPECT_EQ(ProductsOfAttention(true), expected);
 }
 
 TEST(CudaFusedRopeTest, WhatHasNoRowsDoesNothing) {
