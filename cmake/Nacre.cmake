@@ -9,7 +9,8 @@
 function(nacre_join_sources name out)
   set(mutants)
   foreach(list simulation/protocol/mutants.cmake model/glide_mutants.cmake
-               model/expert_mutants.cmake worker/prompt_mutants.cmake)
+               model/expert_mutants.cmake model/option_mutants.cmake
+               worker/prompt_mutants.cmake)
     file(STRINGS ${PROJECT_SOURCE_DIR}/tests/${list} listed
          REGEX "^nacre_mutant.*[.]cc")
     string(APPEND mutants "${listed};")

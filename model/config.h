@@ -148,8 +148,10 @@ struct ModelConfig {
            (experts.dense_layers.empty() ||
             !experts.dense_layers[static_cast<size_t>(layer)]);
   }
-  // The first dimensions of a head, which rotary embedding turns.
+  // The first dimensions of a head, which rotary embedding turns. If they are
+  // odd, one more turns, as in Hugging Face.
   int rotary_size() const { return static_cast<int>(head_dim * rope.share); }
+  int rotary_pairs() const { return (rotary_size() + 1) / 2; }
 };
 
 // Parses the text of a config.json. INVALID_ARGUMENT: not JSON, or a field is

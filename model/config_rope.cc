@@ -156,7 +156,7 @@ absl::Status ReadLongRope(const Json& json, const Json& rope,
   scaling->original_max_position_embeddings = original;
   const bool is_long = config.max_position_embeddings > original;
   std::vector<double> factors[2];
-  const int pairs = config.rotary_size() / 2;
+  const int pairs = config.rotary_pairs();
   NACRE_RETURN_IF_ERROR(
       ReadPairFactors(rope, "short_factor", pairs, &factors[0]));
   NACRE_RETURN_IF_ERROR(
@@ -185,11 +185,18 @@ absl::Status ReadPartial(const Json& from, const char* field,
   NACRE_ASSIGN_OR_RETURN(const double share,
                          PositiveOr(from, field, config->rope.share, 1.0));
   config->rope.share = share;
-  const int size = config->rotary_size();
-  if (size >= 2 && size % 2 == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      field, " ", share, " of head_dim ", config->head_dim, " makes ", size,
-      " dimensions turn, expected an even number"));
+  if (config->rotary_size() >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " ", share, " of head_dim ", config->head_dim,
+                   " makes no dimension turn, expected 1 or more"));
+}
+
+// Hugging Face's ramp has an element for each whole pair.
+absl::Status CheckWholePairs(const ModelConfig& config) {
+  if (config.rotary_size() % 2 == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rope type \"yarn\" turns ", config.rotary_size(),
+                   " dimensions of each head, expected an even number"));
 }
 
 // `rope` is the object of either name; `json` holds it.
@@ -214,6 +221,7 @@ absl::Status ReadScaling(const Json& json, const Json& rope,
     case Type::kLlama3:
       return ReadLlama3(json, rope, &scaling);
     case Type::kYarn:
+      NACRE_RETURN_IF_ERROR(CheckWholePairs(*config));
       return ReadYarn(json, rope, *config, &scaling);
     case Type::kLongRope:
       return ReadLongRope(json, rope, *config, &scaling);

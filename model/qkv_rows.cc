@@ -33,7 +33,7 @@ int RowByHead(int head_dim, int part, int row) {
 HeadOrder::HeadOrder(const ModelConfig& config)
     : from_(static_cast<size_t>(config.head_dim)) {
   const size_t half = from_.size() / 2;
-  const size_t pairs = static_cast<size_t>(config.rotary_size()) / 2;
+  const size_t pairs = static_cast<size_t>(config.rotary_pairs());
   size_t rest = 2 * pairs;
   for (size_t j = 0; j < half; ++j) from_[j] = j < pairs ? j : rest++;
   for (size_t j = 0; j < half; ++j) {

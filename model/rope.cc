@@ -64,7 +64,7 @@ float ScaleYarn(float frequency, size_t pair, const ModelConfig& config) {
 std::vector<float> InverseFrequencies(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope.scaling;
   const int size = config.rotary_size();
-  std::vector<float> result(static_cast<size_t>(size) / 2);
+  std::vector<float> result(static_cast<size_t>(config.rotary_pairs()));
   for (size_t j = 0; j < result.size(); ++j) {
     const float exponent = static_cast<float>(2 * j) / static_cast<float>(size);
     const float frequency = static_cast<float>(std::pow(

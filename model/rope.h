@@ -14,7 +14,7 @@
 
 namespace nacre::model {
 
-// The angle per position of each pair that turns, [rotary_size() / 2], scaled
+// The angle per position of each pair that turns, [rotary_pairs()], scaled
 // as config.rope.scaling says (Llama 3: Dubey et al. 2024, as in the public
 // reference code: low frequencies divided by `factor`, smooth in between; YaRN:
 // Peng et al. 2023; LongRoPE: Ding et al. 2024).

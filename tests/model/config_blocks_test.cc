@@ -66,6 +66,20 @@ TEST(ConfigBlocksTest, ReadsGptNeox) {
   ASSERT_TRUE(newer.ok()) << newer.status();
   EXPECT_EQ(newer->rotary_size(), 8);
   EXPECT_EQ(newer->rope.theta, 700);
+
+  // What is cut off, and an odd number.
+  const auto share = [&](double of_head, int head_dim) {
+    config["head_dim"] = head_dim;
+    config["rope_parameters"]["partial_rotary_factor"] = of_head;
+    const auto parsed = ParseConfig(config.dump());
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    return std::make_pair(parsed->rotary_size(), parsed->rotary_pairs());
+  };
+  EXPECT_EQ(share(0.25, 10), std::make_pair(2, 1));
+  EXPECT_EQ(share(0.3, 10), std::make_pair(3, 2));
+  // In double 0.58 * 50 is less than 29.
+  EXPECT_EQ(share(0.58, 50), std::make_pair(28, 14));
+  EXPECT_EQ(share(0.06, 20), std::make_pair(1, 1));
 }
 
 TEST(ConfigBlocksTest, RefusesWhatGptNeoxDoesNotHave) {
@@ -78,9 +92,13 @@ TEST(ConfigBlocksTest, RefusesWhatGptNeoxDoesNotHave) {
        "use_parallel_residual is 1, expected true or false"},
       {{{"attention_bias", "no"}}, "attention_bias is \"no\""},
       {{{"rotary_pct", 0}}, "rotary_pct is 0, expected a number > 0 and <= 1"},
-      {{{"rotary_pct", 0.2}},
-       "rotary_pct 0.2 of head_dim 16 makes 3 dimensions turn, expected an "
-       "even number"},
+      {{{"rotary_pct", 0.06}},
+       "rotary_pct 0.06 of head_dim 16 makes no dimension turn, expected 1 or "
+       "more"},
+      {{{"rotary_pct", 0.2},
+        {"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}},
+       "rope type \"yarn\" turns 3 dimensions of each head, expected an even "
+       "number"},
       {{{"rotary_emb_base", -1}}, "rotary_emb_base is -1"},
       {{{"layer_norm_eps", 0}}, "layer_norm_eps is 0"},
       {{{"num_attention_heads", 7}},

@@ -236,10 +236,10 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
        kInvalid,
        "short_factor is [1,2,3,4,5,6,0,8]"},
       {"rope_parameters",
-       {{"partial_rotary_factor", 0.1}},
+       {{"partial_rotary_factor", 0.06}},
        kInvalid,
-       "partial_rotary_factor 0.1 of head_dim 16 makes 1 dimensions turn, "
-       "expected an even number"},
+       "partial_rotary_factor 0.06 of head_dim 16 makes no dimension turn, "
+       "expected 1 or more"},
       {"partial_rotary_factor", 1.5, kInvalid, "partial_rotary_factor is 1.5"},
       {"architectures", nullptr, kInvalid, "architectures is missing"},
       {"architectures", "LlamaForCausalLM", kInvalid, "architectures"},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,23 @@ std::vector<OptionGolden> Goldens() {
   std::vector<OptionGolden> goldens = ReadOptionGoldens();
   EXPECT_FALSE(goldens.empty());
 #ifdef NACRE_EMULATED_CUDA
+  // These differ from others in what a config.json says it by.
+  const std::set<std::string> on_host = {"gemma2_layer_types",
+                                         "gemma3_pattern",
+                                         "gemma_hidden_act",
+                                         "llama_longrope",
+                                         "llama_longrope_short",
+                                         "neox_rotary_pct",
+                                         "qwen2_yarn",
+                                         "qwen3_layer_types",
+                                         "qwen3_moe_sparse_step",
+                                         "qwen2_max_window_layers",
+                                         "qwen2_yarn_untruncated"};
+  const auto end = std::remove_if(goldens.begin(), goldens.end(),
+                                  [&](const OptionGolden& golden) {
+                                    return on_host.count(golden.name) > 0;
+                                  });
+  goldens.erase(end, goldens.end());
   // All 150 tokens of the first prompts would take minutes. The longest window
   // has 70.
   for (OptionGolden& golden : goldens) {
@@ -31,12 +49,14 @@ std::vector<OptionGolden> Goldens() {
 }
 
 // Of logits, relative to the largest. The checkpoints are in float32, and so is
-// what computes with them unless it is told otherwise.
+// what computes with them unless it is told otherwise: 3e-6 at most is
+// measured, while one form of GELU in place of the other makes 2e-4.
 float Tolerance(const std::string& backend) {
-  if (backend == "cuda") return 1e-3f;
+  constexpr float kOfFloats = 1e-4f;
+  if (backend == "cuda") return kOfFloats;
   const float tolerance = LogitTolerance(backend);
   // Weights of random Gemma and routers make more of rounding than others do.
-  return tolerance > 1e-3f ? 4 * tolerance : tolerance;
+  return tolerance > 1e-3f ? 4 * tolerance : kOfFloats;
 }
 
 class FamilyOptionsTest : public ::testing::TestWithParam<const char*> {

@@ -6,11 +6,13 @@ installed:
 
     python3 tests/data/model/make_option_goldens.py [NAME ...]
 
-Writes options/NAME.json next to itself: a config.json as transformers saves it
-(under "config"), three prompts with their logits at some positions, and what
-greedy decoding says after each. Weights are float32 and follow from the names
-and shapes of the tensors: tests/testing/random_checkpoint.h makes the same
-ones, so none is kept. Names and shapes are those that transformers saves.
+Writes options/NAME.json next to itself: a config.json (under "config"), three
+prompts with their logits at some positions, and what greedy decoding says after
+each. The config.json is as transformers saves it, or, of a case that says what
+to change in that, as older versions did: then transformers reads it again so.
+Weights are float32 and follow from the names and shapes of the tensors:
+tests/testing/random_checkpoint.h makes the same ones, so none is kept. Names
+and shapes are those that transformers saves.
 """
 
 import json
@@ -106,6 +108,13 @@ def llama(**fields):
     return "Llama", {**SHAPE, "rope_parameters": rope(), **fields}
 
 
+def as_published(case, gone=(), **changes):
+    """The case with its config.json in older words: without the fields `gone`
+    and with others."""
+    kind, fields = case
+    return kind, fields, (gone, changes)
+
+
 CASES = {
     "llama_biases": llama(attention_bias=True, mlp_bias=True),
     "llama_linear": llama(rope_parameters=rope("linear", factor=2.5)),
@@ -138,12 +147,42 @@ CASES = {
             mscale_all_dim=0.5,
         ),
     ),
+    # The factor is not that of the two contexts, as it may be in rope_parameters.
+    "llama_longrope": llama(
+        rope_parameters=longrope(
+            5, original_max_position_embeddings=16, factor=6.0
+        )
+    ),
+    "llama_longrope_short": llama(
+        rope_parameters=longrope(
+            5,
+            original_max_position_embeddings=256,
+            attention_factor=1.2,
+        )
+    ),
     "qwen3": (
         "Qwen3",
         {
             **SHAPE,
             "attention_bias": True,
             "use_sliding_window": False,
+            "rope_parameters": rope(theta=1e6),
+        },
+    ),
+    # Not what max_window_layers says.
+    "qwen3_layer_types": (
+        "Qwen3",
+        {
+            **SHAPE,
+            "num_hidden_layers": 3,
+            "use_sliding_window": True,
+            "sliding_window": 31,
+            "max_window_layers": 3,
+            "layer_types": [
+                "sliding_attention",
+                "full_attention",
+                "sliding_attention",
+            ],
             "rope_parameters": rope(theta=1e6),
         },
     ),
@@ -199,9 +238,57 @@ CASES = {
             "rope_parameters": rope(),
         },
     ),
+    "qwen2_max_window_layers": as_published(
+        (
+            "Qwen2",
+            {
+                **SHAPE,
+                "num_hidden_layers": 3,
+                "use_sliding_window": True,
+                "sliding_window": 33,
+                "max_window_layers": 2,
+            },
+        ),
+        gone=["layer_types", "rope_parameters"],
+        rope_theta=1e4,
+    ),
+    # As the README of Qwen2.5 says it.
+    "qwen2_yarn": as_published(
+        ("Qwen2", {**SHAPE, "head_dim": 22}),
+        gone=["layer_types", "rope_parameters"],
+        rope_theta=5e3,
+        rope_scaling={
+            "type": "yarn",
+            "factor": 8.0,
+            "original_max_position_embeddings": 32,
+        },
+    ),
+    "qwen2_yarn_untruncated": (
+        "Qwen2",
+        {
+            **SHAPE,
+            "head_dim": 22,
+            "rope_parameters": rope(
+                "yarn",
+                theta=5e3,
+                factor=8.0,
+                original_max_position_embeddings=32,
+                attention_factor=1.3,
+                truncate=False,
+            ),
+        },
+    ),
     "gemma": (
         "Gemma",
         {**SHAPE, "tie_word_embeddings": True, "rope_parameters": rope()},
+    ),
+    # "gelu" is the other one, by tanh.
+    "gemma_hidden_act": as_published(
+        ("Gemma", {**SHAPE, "tie_word_embeddings": True}),
+        gone=["rope_parameters"],
+        hidden_act="gelu",
+        hidden_activation=None,
+        rope_theta=1e4,
     ),
     "gemma2": (
         "Gemma2",
@@ -213,6 +300,17 @@ CASES = {
             "attn_logit_softcapping": 1.5,
             "final_logit_softcapping": 3.0,
             "attention_bias": True,
+            "rope_parameters": rope(),
+        },
+    ),
+    # Each second layer has no window by default.
+    "gemma2_layer_types": (
+        "Gemma2",
+        {
+            **SHAPE,
+            "sliding_window": 19,
+            "query_pre_attn_scalar": 23,
+            "layer_types": ["full_attention", "sliding_attention"],
             "rope_parameters": rope(),
         },
     ),
@@ -236,6 +334,24 @@ CASES = {
             },
         },
     ),
+    "gemma3_pattern": as_published(
+        (
+            "Gemma3",
+            {
+                **SHAPE,
+                "num_hidden_layers": 3,
+                "tie_word_embeddings": True,
+                "sliding_window": 19,
+                "query_pre_attn_scalar": 23,
+                "layer_types": ["sliding_attention"] * 3,
+            },
+        ),
+        gone=["layer_types", "rope_parameters"],
+        sliding_window_pattern=2,
+        rope_theta=5e4,
+        rope_local_base_freq=3e2,
+        rope_scaling={"rope_type": "linear", "factor": 8.0},
+    ),
     "neox": neox(num_hidden_layers=3, hidden_act="gelu"),
     "neox_sequential": neox(
         use_parallel_residual=False,
@@ -246,6 +362,14 @@ CASES = {
         attention_bias=False,
         hidden_act="gelu_fast",
         rope_parameters=rope("linear", factor=2.5, partial_rotary_factor=1.0),
+    ),
+    # 4 elements of 10 turn, though 0.45 are 4.5.
+    "neox_rotary_pct": as_published(
+        neox(), gone=["rope_parameters"], rotary_pct=0.45, rotary_emb_base=5e3
+    ),
+    # 4 elements turn as if 3 did: their exponents are 0 / 3 and 2 / 3.
+    "neox_rotary_odd": neox(
+        rope_parameters=rope(theta=5e3, partial_rotary_factor=0.3)
     ),
     "starcoder2": starcoder2(
         num_hidden_layers=3, sliding_window=41, tie_word_embeddings=True
@@ -279,6 +403,23 @@ CASES = {
             "norm_topk_prob": False,
             "mlp_only_layers": [1],
             "attention_bias": True,
+            "rope_parameters": rope(),
+        },
+    ),
+    # The layer in the middle has experts. All are taken: a router whose inputs
+    # are rounded would take others.
+    "qwen3_moe_sparse_step": (
+        "Qwen3Moe",
+        {
+            **SHAPE,
+            "num_hidden_layers": 3,
+            "num_experts": 3,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 28,
+            "norm_topk_prob": True,
+            "decoder_sparse_step": 2,
+            "use_sliding_window": True,
+            "sliding_window": 33,
             "rope_parameters": rope(),
         },
     ),
@@ -339,7 +480,7 @@ def values(name, shape):
     return result.astype(numpy.float32).reshape(shape)
 
 
-def random_model(kind, fields):
+def random_model(kind, fields, changed=((), {})):
     """The model of random weights, and its config.json."""
     text = "TextConfig" if kind == "Gemma3" else "Config"
     config_class = getattr(transformers, kind + text)
@@ -355,8 +496,12 @@ def random_model(kind, fields):
             path,
             metadata={"format": "pt"},
         )
-        config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        config_path = pathlib.Path(folder) / "config.json"
+        config = json.loads(config_path.read_text())
         config.pop("transformers_version", None)
+        gone, changes = changed
+        config = {n: v for n, v in config.items() if n not in gone} | changes
+        config_path.write_text(json.dumps(config))
         experts = {}
         if any("experts" in field for field in fields):
             experts["experts_implementation"] = "eager"
@@ -406,10 +551,10 @@ def make_prompts(model, generator):
 def main():
     torch.set_num_threads(1)
     (HERE / "options").mkdir(exist_ok=True)
-    for name, (kind, fields) in CASES.items():
+    for name, case in CASES.items():
         if len(sys.argv) > 1 and name not in sys.argv[1:]:
             continue
-        model, config = random_model(kind, fields)
+        model, config = random_model(*case)
         generator = torch.Generator().manual_seed(fnv1a(name))
         margin = 0
         while margin < MARGIN:
