@@ -151,6 +151,28 @@ absl::Status ReadStrategy(const Json& weights, Quantization* result) {
   return absl::OkStatus();
 }
 
+// In which order a group's columns were quantized. Only "group" leaves them in
+// groups of that order ("dynamic" and true are older names of it).
+absl::Status ReadOrder(const Json& weights, Quantization* result) {
+  const Json* const order = FindField(weights, "actorder");
+  if (order == nullptr || *order == "weight" || *order == "static" ||
+      *order == false) {
+    return absl::OkStatus();
+  }
+  if (*order != "group" && *order != "dynamic" && *order != true) {
+    return Unsupported(
+        "actorder of weights", *order,
+        "\"weight\", \"static\", \"group\", \"dynamic\" or none");
+  }
+  const Json* const strategy = FindField(weights, "strategy");
+  if (strategy == nullptr || *strategy != "group") {
+    return Unsupported("strategy of weights with actorder \"group\"",
+                       strategy == nullptr ? Json() : *strategy, "\"group\"");
+  }
+  result->orders_columns = true;
+  return absl::OkStatus();
+}
+
 // The numbers of a compressed-tensors group's `weights`.
 absl::StatusOr<Quantization> ReadScheme(const Json& format,
                                         const Json& weights) {
@@ -181,12 +203,7 @@ absl::StatusOr<Quantization> ReadScheme(const Json& format,
   if (result.is_float && result.has_zeros) {
     return Unsupported("symmetric of weights of type \"float\"", false, "true");
   }
-  const Json* const order = FindField(weights, "actorder");
-  if (order != nullptr && *order != "weight" && *order != "static" &&
-      *order != false) {
-    return Unsupported("actorder of weights", *order,
-                       "\"weight\", \"static\" or none");
-  }
+  NACRE_RETURN_IF_ERROR(ReadOrder(weights, &result));
   NACRE_RETURN_IF_ERROR(ReadStrategy(weights, &result));
   if (is_packed && result.has_zeros && result.block_rows != 1) {
     return Unsupported("strategy of weights that are not symmetric",

@@ -29,8 +29,10 @@ struct Quantization {
   // Rows and columns that share a scale; 0: all of them.
   int block_rows = 1;
   int block_cols = 0;
-  bool has_zeros = false;         // numbers count from zero points
-  bool orders_columns = false;    // GPTQ's desc_act: g_idx is required
+  bool has_zeros = false;  // numbers count from zero points
+  // GPTQ's desc_act and compressed-tensors' actorder "group": a tensor says of
+  // each column which scale it has.
+  bool orders_columns = false;
   bool zeros_lack_one = false;    // as the first format of GPTQ stores them
   bool has_inverse_name = false;  // scales are called `weight_scale_inv`
 };

@@ -1,5 +1,6 @@
 #include "model/quantized/quantized_weights.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@ using kernels::DType;
 
 constexpr int kWordBits = 32;
 constexpr char kZerosOfElements[] = "weight_zero_point";
+constexpr char kColumnsOfElements[] = "weight_g_idx";
 
 // "a.weight" and "b" give "a.b".
 std::string Sibling(const std::string& weight, absl::string_view name) {
@@ -259,20 +261,26 @@ absl::Status QuantizedWeights::SetZeros(const std::string& weight,
 absl::StatusOr<std::vector<int64_t>> QuantizedWeights::ColumnBlocks(
     const std::string& weight, const QuantizedMatrix& matrix) const {
   const bool is_gptq = quantization_.format == QuantizedFormat::kGptq;
-  const std::string name = Sibling(weight, is_gptq ? "g_idx" : "weight_g_idx");
-  const bool is_there = checkpoint_.Contains(name);
-  if (!is_gptq) {
-    if (!is_there) return std::vector<int64_t>();
-    return absl::UnimplementedError(
-        absl::StrCat("tensor ", name,
-                     ": columns in another order are not "
-                     "supported in this format"));
+  const std::string name =
+      Sibling(weight, is_gptq ? "g_idx" : kColumnsOfElements);
+  if (!quantization_.orders_columns) {
+    if (!checkpoint_.Contains(name)) return std::vector<int64_t>();
+    if (!is_gptq) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", name,
+                       " is in the checkpoint, but quantization_config says "
+                       "that groups are of neighbours"));
+    }
   }
-  if (!is_there && !quantization_.orders_columns) return std::vector<int64_t>();
   NACRE_ASSIGN_OR_RETURN(std::vector<int64_t> blocks,
                          checkpoint_.Integers(name));
   const auto size = static_cast<int64_t>(blocks.size());
   if (size != matrix.cols) return BadShape(name, {size}, {matrix.cols});
+  // So compressed-tensors says that order is none.
+  if (!is_gptq && std::count(blocks.begin(), blocks.end(), -1) == size) {
+    return std::vector<int64_t>();
+  }
+  std::vector<int> counts(static_cast<size_t>(matrix.scale_cols));
   bool is_plain = true;
   for (int64_t col = 0; col < size; ++col) {
     const int64_t block = blocks[static_cast<size_t>(col)];
@@ -282,6 +290,15 @@ absl::StatusOr<std::vector<int64_t>> QuantizedWeights::ColumnBlocks(
                        ", expected 0 to ", matrix.scale_cols - 1));
     }
     is_plain = is_plain && block == col / matrix.block_cols;
+    ++counts[static_cast<size_t>(block)];
+  }
+  // It sorts columns by their numbers and cuts them into whole groups, which
+  // are those of the numbers if each has as many columns.
+  for (size_t block = 0; !is_gptq && block < counts.size(); ++block) {
+    if (counts[block] == matrix.block_cols) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", name, " has ", counts[block], " columns of group ", block,
+        ", expected ", matrix.block_cols));
   }
   if (is_plain) blocks.clear();
   return blocks;
@@ -340,7 +357,8 @@ absl::StatusOr<QuantizedWeights::Values> QuantizedWeights::Read(
   values.bytes = Dequantize(matrix);
   for (const char* name :
        {"weight", "weight_packed", "weight_scale", "weight_scale_inv",
-        kZerosOfElements, "qweight", "scales", "qzeros", "g_idx"}) {
+        kZerosOfElements, kColumnsOfElements, "qweight", "scales", "qzeros",
+        "g_idx"}) {
     const auto tensor = checkpoint_.FindRaw(Sibling(weight, name));
     if (!tensor.ok()) continue;
     values.stored_bytes += static_cast<int64_t>(tensor->bytes.size());

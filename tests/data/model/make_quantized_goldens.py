@@ -6,7 +6,11 @@ compressed-tensors (0.20) installed and two source packages of PyPI unpacked
 (`pip download --no-deps --no-binary :all: NAME`; nothing of them is built):
 
     python3 tests/data/model/make_quantized_goldens.py \
-        --autoawq autoawq-0.2.9 --gptqmodel gptqmodel-4.0.0
+        --autoawq autoawq-0.2.9 --gptqmodel gptqmodel-4.0.0 \
+        --older compressed-tensors-0.15.0
+
+The last is of `pip download --no-deps compressed-tensors==0.15.0`, unpacked. It
+has what later ones dropped: groups of columns that are no neighbours.
 
 Writes quantized/NAME/ next to itself: config.json, model.safetensors as it is
 published, and dequantized.safetensors: the same model in floats, whose weights
@@ -14,6 +18,7 @@ the publisher's library made of the quantized ones.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import pathlib
@@ -169,6 +174,22 @@ class Qwen3MoeWithRouter(Qwen3Moe):
                 if item[0] != f"{self.block}.gate")
 
 
+@contextlib.contextmanager
+def other_compressed_tensors(root):
+    """Within it, imports are of the package in `root`."""
+
+    def forget():
+        return {name: sys.modules.pop(name) for name in list(sys.modules)
+                if name.split(".")[0] == "compressed_tensors"}
+
+    others = forget()
+    sys.path.insert(0, str(root))
+    yield
+    sys.path.pop(0)
+    forget()
+    sys.modules.update(others)
+
+
 def compressed_tensors(args, dtype, scale_dtype, activations=None,
                        ignored=Llama.ignored):
     """One group of compressed-tensors; returns its config and a packer."""
@@ -207,13 +228,18 @@ def compressed_tensors(args, dtype, scale_dtype, activations=None,
         return getattr(reduce(groups, dim=2), "values")
 
     def pack(name, weight, generator):
-        low, high = extremes(weight, torch.min), extremes(weight, torch.max)
+        columns = torch.arange(weight.shape[1])
+        state = {"weight": weight.to(dtype)}
+        if weights.actorder == "group":
+            g_idx = torch.randperm(weight.shape[1], generator=generator)
+            g_idx = (g_idx // weights.group_size).int()
+            state["weight_g_idx"] = g_idx
+            columns = torch.argsort(g_idx)
+        ordered = weight[:, columns]
+        low, high = extremes(ordered, torch.min), extremes(ordered, torch.max)
         scale, zero = calculate_qparams(low, high, weights)
-        state = {
-            "weight": weight.to(dtype),
-            "weight_scale": scale.to(scale_dtype),
-            "weight_zero_point": zero,
-        }
+        state["weight_scale"] = scale.to(scale_dtype)
+        state["weight_zero_point"] = zero
         if activations and not activations.get("dynamic"):
             state["input_scale"] = torch.rand(1, generator=generator)
         packed = compressor.compress(state, scheme)
@@ -496,17 +522,36 @@ def family_cases(options):
     )
 
 
+def ordered_cases():
+    f16, bf16 = torch.float16, torch.bfloat16
+    grouped = {"type": "int", "strategy": "group", "group_size": GROUP,
+               "actorder": "group"}
+    yield "packed4_ordered", f16, compressed_tensors(
+        {**grouped, "num_bits": 4, "symmetric": True}, f16, f16
+    )
+    yield "packed4_zeros_ordered", bf16, compressed_tensors(
+        {**grouped, "num_bits": 4, "symmetric": False}, bf16, bf16
+    )
+    yield "packed8_ordered", bf16, compressed_tensors(
+        {**grouped, "num_bits": 8, "symmetric": True}, bf16, bf16
+    )
+
+
 def cases(options):
     llama = Llama()
     for case in llama_cases(options):
         yield llama, *case
     yield from family_cases(options)
+    with other_compressed_tensors(options.older):
+        for case in ordered_cases():
+            yield llama, *case
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--autoawq", type=pathlib.Path, required=True)
     parser.add_argument("--gptqmodel", type=pathlib.Path, required=True)
+    parser.add_argument("--older", type=pathlib.Path, required=True)
     options = parser.parse_args()
     generator = torch.Generator().manual_seed(20)
     for family, name, dtype, (quantization, pack) in cases(options):

@@ -52,6 +52,8 @@ TEST(QuantizationTest, ReadsWhatPublishersWrite) {
   EXPECT_EQ(packed.bits, 4);
   EXPECT_TRUE(packed.has_zeros);
   EXPECT_EQ(packed.block_cols, 16);
+  EXPECT_FALSE(packed.orders_columns);
+  EXPECT_TRUE(Parsed("packed4_ordered").orders_columns);
   EXPECT_EQ(Parsed("awq").format, QuantizedFormat::kAwq);
   const Quantization gptq = Parsed("gptq_act_order");
   EXPECT_EQ(gptq.format, QuantizedFormat::kGptq);
@@ -80,6 +82,18 @@ TEST(QuantizationTest, ReadsOtherNamesOfTheSame) {
   compressed["config_groups"]["group_0"].erase("format");
   compressed["quantization_status"] = "frozen";
   EXPECT_TRUE(ParseQuantization(config)->value().is_float);
+  config = ConfigOf("packed4_ordered");
+  Json& weights =
+      config["quantization_config"]["config_groups"]["group_0"]["weights"];
+  const auto has_order = [&](const Json& name) {
+    weights["actorder"] = name;
+    return ParseQuantization(config)->value().orders_columns;
+  };
+  EXPECT_TRUE(has_order("dynamic"));
+  EXPECT_TRUE(has_order(true));
+  for (const Json& none : {Json("static"), Json("weight"), Json(false)}) {
+    EXPECT_FALSE(has_order(none)) << none;
+  }
 }
 
 struct ConfigRefusal {
@@ -140,8 +154,10 @@ TEST(QuantizationTest, NamesWhatItDoesNotRead) {
        "type of weights \"float\" is not supported; supported: \"int\""},
       {"packed4_group", "/config_groups/group_0/weights/group_size", nullptr,
        "group_size is missing"},
-      {"packed4_group", "/config_groups/group_0/weights/actorder", "group",
-       "actorder of weights \"group\" is not"},
+      {"packed4_group", "/config_groups/group_0/weights/actorder", "random",
+       "actorder of weights \"random\" is not"},
+      {"packed4_ordered", "/config_groups/group_0/weights/strategy", "channel",
+       "strategy of weights with actorder \"group\" \"channel\" is not"},
       {"packed4_zeros", "/config_groups/group_0/weights/strategy", "tensor",
        "strategy of weights that are not symmetric \"tensor\" is not"},
       {"packed4_group",

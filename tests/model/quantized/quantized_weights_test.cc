@@ -38,6 +38,9 @@ constexpr const char* kGoldens[] = {"fp8_tensor",
                                     "packed8_channel",
                                     "packed4_group",
                                     "packed4_zeros",
+                                    "packed4_ordered",
+                                    "packed4_zeros_ordered",
+                                    "packed8_ordered",
                                     "awq",
                                     "gptq",
                                     "gptq_act_order",
@@ -246,6 +249,8 @@ TEST(QuantizedWeightsTest, NamesTheTensorThatIsMissing) {
       {"gptq", Without("scales"), "scales is not", kCode},
       {"gptq", Without("qzeros"), "qzeros is not", kCode},
       {"gptq_act_order", Without("g_idx"), "g_idx is not", kCode},
+      {"packed4_ordered", Without("weight_g_idx"), "weight_g_idx is not",
+       kCode},
   }});
 }
 
@@ -269,6 +274,8 @@ TEST(QuantizedWeightsTest, NamesTheTensorOfAnotherType) {
       {"gptq", OfType("qzeros", "F32"), "qzeros: dtype F32 is not", kCode},
       {"gptq_act_order", OfType("g_idx", "F32"), "g_idx: dtype F32 is not",
        kCode},
+      {"packed8_ordered", OfType("weight_g_idx", "F32"),
+       "weight_g_idx: dtype F32 is not", kCode},
   }});
 }
 
@@ -302,6 +309,8 @@ TEST(QuantizedWeightsTest, NamesTheTensorOfAnotherShape) {
        "qzeros has shape [2, 4], the config implies [2, 8]"},
       {"gptq_act_order", Halved("g_idx"),
        "g_idx has shape [16], the config implies [32]"},
+      {"packed4_ordered", Halved("weight_g_idx"),
+       "weight_g_idx has shape [16], the config implies [32]"},
   }});
 }
 
@@ -325,8 +334,18 @@ TEST(QuantizedWeightsTest, NamesWhatDoesNotFitTogether) {
        "that weights are symmetric"},
       {"packed4_group",
        With("weight_g_idx", {"I32", {32}, std::string(128, '\0')}),
-       "weight_g_idx: columns in another order are not",
-       absl::StatusCode::kUnimplemented},
+       "weight_g_idx is in the checkpoint, but quantization_config says that "
+       "groups are of neighbours"},
+      {"packed4_ordered", WithInt32("weight_g_idx", 3, 2),
+       "weight_g_idx has group 2 at 3, expected 0 to 1"},
+      {"packed4_ordered", WithInt32("weight_g_idx", 3, -1),
+       "weight_g_idx has group -1 at 3, expected 0 to 1"},
+      {"packed4_zeros_ordered",
+       [](RawTensors* tensors) {
+         std::string& bytes = Query(tensors, "weight_g_idx").bytes;
+         bytes.assign(bytes.size(), '\0');
+       },
+       "weight_g_idx has 32 columns of group 0, expected 16"},
   }});
 }
 
@@ -445,6 +464,37 @@ TEST(QuantizedWeightsTest, GptqWithoutActOrderNeedsNoGIdx) {
   EXPECT_EQ(
       QuantizedWeights(*changed, *quantization).Read(name, 32, 32)->bytes,
       QuantizedWeights(*checkpoint, *quantization).Read(name, 32, 32)->bytes);
+}
+
+// compressed-tensors writes -1 for each column that has not been ordered.
+TEST(QuantizedWeightsTest, ColumnsWithoutAnOrderAreNeighbours) {
+  const std::string golden = GoldenFolder("packed4_ordered");
+  auto quantization = *ReadQuantization(ReadFile(golden + "/config.json"));
+  const std::string name = absl::StrCat(kQuery, "weight");
+  const auto bytes = [&](const std::function<void(RawTensors*)>& change) {
+    const std::string dir = TestFolder("changed");
+    RawTensors tensors = ReadRaw(golden + "/model.safetensors");
+    change(&tensors);
+    WriteRaw(tensors, dir + "/model.safetensors");
+    const auto checkpoint = *Checkpoint::Open(dir);
+    const auto values =
+        QuantizedWeights(*checkpoint, *quantization).Read(name, 32, 32);
+    EXPECT_TRUE(values.ok()) << values.status();
+    return values->bytes;
+  };
+  const std::string neighbours = bytes([](RawTensors* tensors) {
+    for (size_t i = 0; i < 32; ++i) {
+      WithInt32("weight_g_idx", i, i < 16 ? 0 : 1)(tensors);
+    }
+  });
+  EXPECT_NE(bytes([](RawTensors*) {}), neighbours);
+  EXPECT_EQ(bytes([](RawTensors* tensors) {
+              auto& order = Query(tensors, "weight_g_idx").bytes;
+              order.assign(order.size(), '\xFF');
+            }),
+            neighbours);
+  quantization->orders_columns = false;
+  EXPECT_EQ(bytes(Without("weight_g_idx")), neighbours);
 }
 
 // Sizes that are no whole words or groups.
