@@ -1,7 +1,7 @@
 // The library of JSON. Include this one and not <nlohmann/json.hpp>:
 // tools/check_layout.py asks for it. Reading a field that a constant object
-// lacks, or a value of another kind without a check, ends the process and says
-// where. The library alone goes on with whatever lies in memory there.
+// lacks, or a value of another kind without a check, ends the process, with
+// the assertion. The library alone goes on with whatever lies in memory there.
 
 #ifndef COMMON_JSON_H_
 #define COMMON_JSON_H_

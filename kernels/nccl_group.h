@@ -90,8 +90,9 @@ class NcclGroup {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Of the last calls so many are told apart: more than a step has.
-  static constexpr size_t kMarks = 256;
+  // Of the last calls so many are told apart: more than a step has (70B on 8
+  // ranks: 640 for 512 rows).
+  static constexpr size_t kMarks = 1024;
   // A call, and what is recorded after it.
   struct CallMark {
     NcclApi::Event event = nullptr;

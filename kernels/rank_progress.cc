@@ -9,10 +9,17 @@
 namespace nacre::kernels {
 namespace {
 
+// What an old report says of waiting may have ended since.
+bool IsFresh(const NodeProgress& node, std::chrono::milliseconds limit) {
+  return node.ago <= limit / 2;
+}
+
 // Of ranks that wait.
-uint64_t FewestDone(absl::Span<const NodeProgress> nodes) {
+uint64_t FewestDone(absl::Span<const NodeProgress> nodes,
+                    std::chrono::milliseconds limit) {
   uint64_t done = std::numeric_limits<uint64_t>::max();
   for (const NodeProgress& node : nodes) {
+    if (!IsFresh(node, limit)) continue;
     for (const RankProgress& rank : node.ranks) {
       if (!rank.what.empty()) done = std::min(done, rank.done);
     }
@@ -42,7 +49,7 @@ bool Hangs(absl::Span<const NodeProgress> nodes,
            std::chrono::milliseconds limit) {
   return std::any_of(
       nodes.begin(), nodes.end(), [limit](const NodeProgress& node) {
-        return node.ago <= limit / 2 &&
+        return IsFresh(node, limit) &&
                std::any_of(node.ranks.begin(), node.ranks.end(),
                            [&](const RankProgress& rank) {
                              return !rank.what.empty() &&
@@ -53,7 +60,7 @@ bool Hangs(absl::Span<const NodeProgress> nodes,
 
 std::string DescribeHang(absl::Span<const NodeProgress> nodes, int ranks,
                          std::chrono::milliseconds limit) {
-  const uint64_t done = FewestDone(nodes);
+  const uint64_t done = FewestDone(nodes, limit);
   int known = 0;
   std::vector<int> waiting;
   std::vector<std::string> missing;
@@ -67,7 +74,8 @@ std::string DescribeHang(absl::Span<const NodeProgress> nodes, int ranks,
             "rank ", rank.rank,
             nodes.size() == 1 ? "" : absl::StrCat(" of node ", node.node),
             ", which has made ", rank.called));
-      } else if (!rank.what.empty() && rank.done == done) {
+      } else if (IsFresh(node, limit) && !rank.what.empty() &&
+                 rank.done == done) {
         waiting.push_back(rank.rank);
         what = rank.what;
         waits = std::max(waits, rank.waits + node.ago);

@@ -49,8 +49,9 @@ bool Hangs(absl::Span<const NodeProgress> nodes,
            std::chrono::milliseconds limit);
 
 // Of such nodes, one line: which call it is, who waits in it for how long, who
-// has not made it, and which of these nodes have said nothing for half of
-// `limit`. `ranks`: of the model.
+// had not made it when it last said so, and which of these nodes have said
+// nothing for half of `limit`: they are not said to wait. `ranks`: of the
+// model.
 std::string DescribeHang(absl::Span<const NodeProgress> nodes, int ranks,
                          std::chrono::milliseconds limit);
 

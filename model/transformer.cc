@@ -190,7 +190,10 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   info.hidden_size = model->config_.hidden_size;
   info.num_layers = original_layers;
   info.context_length = model->config_.max_position_embeddings;
-  info.even_positions = EvenPositions(whole);
+  // A device reads all weights for few rows, too: fewer would cost it more.
+  if (backend->location() == kernels::Location::kHost) {
+    info.even_positions = EvenPositions(whole);
+  }
   info.eos_token_ids = model->config_.eos_token_ids;
   if (fingerprint != nullptr) {
     info.fingerprint = fingerprint->Finish(options.progress);

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """How long other streams wait for their next token while a long prompt is read.
 
-  scripts/long_prompt.py HOST:PORT TOKENS      of a gateway that has a model
+  scripts/long_prompt.py HOST:PORT TOKENS      of a gateway
+
+The model's context must have room for 20100 tokens and for the prompt.
 
 One stream decodes. When it has some tokens, a prompt of so many comes, and
 comes once more when it is answered: then the prefix cache has it. Prints one
@@ -18,6 +20,7 @@ import threading
 import time
 
 FEW_TOKENS = 50  # of the stream before the prompt comes
+STREAM_TOKENS = 20000  # at most; the context must have room for them
 IDS = (10, 4000)  # tokens of prompts are of this range
 REQUEST = {"stream": True, "ignore_eos": True, "temperature": 0,
            "return_token_ids": True, "nacre": {"method": "ar"}}
@@ -54,12 +57,16 @@ class Stream(threading.Thread):
         self.address = address
         self.times = []
         self.stopped = False
+        self.error = "long_prompt: error: the stream ended"
 
     def run(self):
-        for when in token_times(self.address, prompt_of(64, 1), 20000):
-            self.times.append(when)
-            if self.stopped:
-                return
+        try:
+            for when in token_times(self.address, prompt_of(64, 1), STREAM_TOKENS):
+                self.times.append(when)
+                if self.stopped:
+                    return
+        except SystemExit as error:  # which a thread would swallow
+            self.error = error
 
     def gaps(self, begin, end):
         times = [t for t in self.times if begin <= t <= end]
@@ -80,13 +87,18 @@ def main():
     stream.start()
     while len(stream.times) < FEW_TOKENS:
         if not stream.is_alive():
-            sys.exit("long_prompt: error: the stream ended")
+            sys.exit(stream.error)
         time.sleep(0.05)
     began, first = time_to_first(address, length)
     again, first_again = time_to_first(address, length)
     stream.stopped = True
     stream.join()
+    if stream.times[-1] < first:
+        sys.exit(stream.error)
     beside = stream.gaps(began, first)
+    if not beside:
+        sys.exit("long_prompt: error: the prompt came between two tokens of "
+                 "the stream: take a longer one")
     tenth = len(beside) // 10 or 1
     print(json.dumps({
         "prompt_tokens": length,

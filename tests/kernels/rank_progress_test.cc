@@ -54,9 +54,19 @@ TEST(RankProgressTest, NamesNodesThatHaveSaidNothing) {
                           {2, {}},
                           {3, {Idle(3, 5)}, milliseconds(100)}},
                          4, kLimit),
-            "ranks 0, 1 have waited for 1100 ms in call 5, a broadcast of 8 "
-            "bytes; node 1 has said nothing for 800 ms, node 2 has said "
-            "nothing");
+            "rank 0 has waited for 1100 ms in call 5, a broadcast of 8 bytes; "
+            "node 1 has said nothing for 800 ms, node 2 has said nothing");
+}
+
+// A node that fell silent in the middle of a step waited in another call then.
+TEST(RankProgressTest, WhatIsOldNamesNoCall) {
+  EXPECT_EQ(
+      DescribeHang({{0, {Waits(0, 5000, 1100, 9)}},
+                    {1, {Waits(1, 99, 3, 20)}, milliseconds(9000)}},
+                   2, kLimit),
+      "rank 0 has waited for 1100 ms in call 5001, a broadcast of 8 bytes, for "
+      "rank 1 of node 1, which has made 120; node 1 has said nothing for 9000 "
+      "ms");
 }
 
 TEST(RankProgressTest, WhatIsOldProvesNoHang) {

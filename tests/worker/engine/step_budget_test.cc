@@ -46,6 +46,8 @@ TEST(StepBudgetTest, RoomForPromptsIsTheirRowsAtAPrice) {
   const PrefillRoom alone = budget.RoomForPrompts(/*decoding=*/false, 0);
   EXPECT_EQ(alone.rows, 512);
   EXPECT_EQ(alone.SharedRows(512, 3000), 128);
+  EXPECT_EQ(alone.SharedRows(512, 1 << 20), 64);
+  EXPECT_EQ(beside.SharedRows(112, 1 << 20), 8);
   // Where nobody waits for the step's end, a product has more rows.
   EXPECT_GT(alone.SharedRows(512, 1 << 20), beside.SharedRows(112, 1 << 20));
   EXPECT_GT(beside.SharedRows(112, 1 << 20), 1);
