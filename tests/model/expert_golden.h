@@ -102,7 +102,7 @@ inline std::vector<OptionGolden> ExpertGoldens(size_t count) {
     for (OptionPrompt& prompt : golden.prompts) prompt.CutTo(count);
     found.push_back(std::move(golden));
   }
-  EXPECT_EQ(found.size(), 3u);
+  EXPECT_EQ(found.size(), 4u);
   return found;
 }
 
