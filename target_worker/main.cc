@@ -130,8 +130,8 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   auto service = std::make_unique<nacre::target_worker::TargetService>();
   TargetEngine::Options options;
   options.model = model;
-  options.budget.prefill_chunk = worker_options.pace.prefill_chunk;
   options.budget.even_positions = model->info().even_positions;
+  options.budget.prefill_chunk = worker_options.pace.prefill_chunk;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
                      nacre::target_worker::TargetEvents events) {
