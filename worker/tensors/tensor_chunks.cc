@@ -27,7 +27,8 @@ absl::string_view BytesOfValue(absl::Span<const T> values) {
 
 void DecodeValues(absl::string_view bytes, bool in_bf16, float* out) {
   if (!in_bf16) {
-    std::memcpy(out, bytes.data(), bytes.size());
+    // No values lie nowhere, and memcpy takes no null pointer for them.
+    if (!bytes.empty()) std::memcpy(out, bytes.data(), bytes.size());
     return;
   }
   const char* in = bytes.data();

@@ -1,6 +1,5 @@
 #include "worker/ranks/value_inbox.h"
 
-#include <cstring>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,9 +19,9 @@ const NodeCall kCall = {7, NodeCall::Kind::kSum, 5};
 
 ValuePiece Piece(uint64_t offset, const std::vector<float>& values,
                  const NodeCall& call = kCall) {
-  std::string bytes(values.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return {call, offset, std::move(bytes)};
+  return {call, offset,
+          std::string(reinterpret_cast<const char*>(values.data()),
+                      values.size() * sizeof(float))};
 }
 
 TEST(ValueInboxTest, PutsPiecesTogetherAsTheyCome) {
