@@ -1,5 +1,6 @@
 #include "worker/tensors/nccl_link.h"
 
+#include <atomic>
 #include <iterator>
 #include <utility>
 
@@ -98,16 +99,17 @@ void NcclLink::Fail(const absl::Status& reason) {
 }
 
 struct NcclLinks::Driven {
-  Driven(std::shared_ptr<NcclLink> its_link, std::string its_id,
-         kernels::NcclApi* api)
-      : link(std::move(its_link)),
-        id(std::move(its_id)),
-        transfers(api, link->end_) {}
+  Driven(std::shared_ptr<NcclLink> its_link, std::string its_id)
+      : link(std::move(its_link)), id(std::move(its_id)) {}
+  ~Driven() {
+    if (aborting.joinable()) aborting.join();
+  }
 
   const std::shared_ptr<NcclLink> link;
   std::string id;
-  NcclTransfers transfers;
-  bool has_begun = false;
+  std::unique_ptr<NcclTransfers> transfers;  // null: not begun
+  std::thread aborting;
+  std::atomic<bool> has_ended = false;
   bool has_said_hello = false;
   bool is_up = false;
   // When the oldest of what is under way was posted, or the link was begun.
@@ -130,7 +132,7 @@ NcclLinks::~NcclLinks() {
 std::shared_ptr<SideLink> NcclLinks::Open(LinkEnd end, std::string id,
                                           LinkListener* listener) {
   std::shared_ptr<NcclLink> link(new NcclLink(this, end, listener));
-  auto driven = std::make_unique<Driven>(link, std::move(id), api_.get());
+  auto driven = std::make_unique<Driven>(link, std::move(id));
   absl::MutexLock lock(&mu_);
   new_.push_back(std::move(driven));
   has_work_ = true;
@@ -146,24 +148,55 @@ void NcclLinks::Wake() {
 
 void NcclLinks::Run() {
   const absl::Status bound = api_->BindThread();
-  std::vector<std::unique_ptr<Driven>> links;
+  NcclLanes lanes(api_.get(), NcclTransfers::SlotBytes());
+  std::vector<std::unique_ptr<Driven>> links, ending;
   bool is_busy = false;
   while (AwaitWork(is_busy, &links)) {
-    is_busy = false;
-    std::vector<std::unique_ptr<Driven>> going_on;
-    for (std::unique_ptr<Driven>& driven : links) {
-      if (driven->link->is_over()) continue;
-      const absl::Status status = bound.ok() ? Drive(driven.get()) : bound;
-      if (!status.ok()) {
-        // Told before it is aborted: that may take a while.
-        driven->link->Fail(status);
-        continue;
-      }
-      is_busy = is_busy || !driven->since_ns.empty();
-      going_on.push_back(std::move(driven));
-    }
-    links = std::move(going_on);
+    is_busy = DriveAll(bound, &lanes, &links, &ending);
+    std::erase_if(ending, [](const std::unique_ptr<Driven>& driven) {
+      return driven->has_ended.load();
+    });
   }
+  // All at once: each may wait for what another one's abort ends.
+  for (const std::unique_ptr<Driven>& driven : links) BeginEnd(driven.get());
+}
+
+bool NcclLinks::DriveAll(const absl::Status& bound, NcclLanes* lanes,
+                         std::vector<std::unique_ptr<Driven>>* links,
+                         std::vector<std::unique_ptr<Driven>>* ending) {
+  bool is_busy = false;
+  std::vector<std::unique_ptr<Driven>> going_on;
+  for (std::unique_ptr<Driven>& driven : *links) {
+    bool is_over = driven->link->is_over();
+    if (!is_over) {
+      const absl::Status status =
+          bound.ok() ? Drive(driven.get(), lanes) : bound;
+      // Told before it is aborted: that may take a while.
+      if (!status.ok()) driven->link->Fail(status);
+      is_over = !status.ok();
+    }
+    if (is_over) {
+      BeginEnd(driven.get());
+      ending->push_back(std::move(driven));
+      continue;
+    }
+    is_busy = is_busy || !driven->since_ns.empty();
+    going_on.push_back(std::move(driven));
+  }
+  *links = std::move(going_on);
+  return is_busy;
+}
+
+void NcclLinks::BeginEnd(Driven* driven) {
+  if (driven->transfers == nullptr) {
+    driven->has_ended = true;
+    return;
+  }
+  driven->aborting = std::thread([this, driven] {
+    driven->transfers->Abort();
+    driven->has_ended = true;
+    Wake();
+  });
 }
 
 bool NcclLinks::AwaitWork(bool is_busy,
@@ -183,21 +216,24 @@ bool NcclLinks::AwaitWork(bool is_busy,
   return !stopping_;
 }
 
-absl::Status NcclLinks::Begin(Driven* driven) {
-  driven->has_begun = true;
+absl::Status NcclLinks::Begin(Driven* driven, NcclLanes* lanes) {
   NcclLink* const link = driven->link.get();
+  driven->transfers =
+      std::make_unique<NcclTransfers>(api_.get(), lanes, link->end_);
   if (link->end_ == LinkEnd::kSender) {
     NACRE_ASSIGN_OR_RETURN(driven->id, api_->GetUniqueId());
     absl::MutexLock calls(&link->calls_mu_);
     if (link->listener_ != nullptr) link->listener_->OnId(driven->id);
   }
-  return driven->transfers.Open(driven->id);
+  return driven->transfers->Open(driven->id);
 }
 
-absl::Status NcclLinks::Drive(Driven* driven) {
-  if (!driven->has_begun) NACRE_RETURN_IF_ERROR(Begin(driven));
+absl::Status NcclLinks::Drive(Driven* driven, NcclLanes* lanes) {
+  if (driven->transfers == nullptr) {
+    NACRE_RETURN_IF_ERROR(Begin(driven, lanes));
+  }
   NcclLink* const link = driven->link.get();
-  NcclTransfers& transfers = driven->transfers;
+  NcclTransfers& transfers = *driven->transfers;
   while (true) {
     NACRE_ASSIGN_OR_RETURN(const bool can_post, transfers.CanPost());
     NACRE_ASSIGN_OR_RETURN(const NcclTransfers::Done done,

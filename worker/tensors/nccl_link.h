@@ -1,8 +1,9 @@
 // Links between pairs of workers over which tensors go from GPU to GPU. One
 // thread drives them all: it joins, posts, looks for transfers that are
-// through, and aborts those that have failed or take too long. Senders and
+// through, and gives up those that have failed or take too long. Senders and
 // receivers only leave their tensors here, so that no engine ever waits for a
-// peer.
+// peer. An abort may wait for all that its GPU does, another link's transfer
+// included: each has a thread of its own.
 //
 // Thread-safe. Listeners are called on the links' thread.
 
@@ -23,6 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "kernels/nccl_api.h"
+#include "worker/tensors/nccl_lanes.h"
 #include "worker/tensors/nccl_transfers.h"
 #include "worker/tensors/side_link.h"
 #include "worker/tensors/tensor_chunks.h"
@@ -96,11 +98,19 @@ class NcclLinks final : public SideLinks {
 
   void Wake() ABSL_LOCKS_EXCLUDED(mu_);
   void Run();
+  // One round over all of them; what is over goes to `ending`. Whether
+  // something is under way.
+  bool DriveAll(const absl::Status& bound, NcclLanes* lanes,
+                std::vector<std::unique_ptr<Driven>>* links,
+                std::vector<std::unique_ptr<Driven>>* ending)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Aborts it, on a thread of its own.
+  void BeginEnd(Driven* driven) ABSL_LOCKS_EXCLUDED(mu_);
   // New links, after a wait for something to do; false: the end.
   bool AwaitWork(bool is_busy, std::vector<std::unique_ptr<Driven>>* driven)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Drive(Driven* driven);
-  absl::Status Begin(Driven* driven);
+  absl::Status Drive(Driven* driven, NcclLanes* lanes);
+  absl::Status Begin(Driven* driven, NcclLanes* lanes);
   absl::Status CheckTime(const Driven& driven) const;
 
   const std::unique_ptr<kernels::NcclApi> api_;

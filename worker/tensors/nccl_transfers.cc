@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
@@ -10,27 +11,20 @@
 namespace nacre::worker {
 
 NcclTransfers::~NcclTransfers() {
-  // First of all: it is what lets the stream's work end.
-  if (comm_ != nullptr) api_->CommAbort(comm_);
-  if (stream_ != nullptr) api_->StreamDestroy(stream_);
-  for (const Slot& slot : slots_) {
-    if (slot.event != nullptr) api_->EventDestroy(slot.event);
-    if (slot.device != nullptr) api_->Free(slot.device);
-    if (slot.host != nullptr) api_->FreeHost(slot.host);
-  }
+  Abort();
+  if (lane_ != nullptr) lanes_->GiveBack(std::move(lane_));
 }
 
 absl::Status NcclTransfers::Open(const std::string& id) {
-  constexpr size_t kBytes = sizeof(Header) + kMaxBytes;
-  NACRE_ASSIGN_OR_RETURN(stream_, api_->StreamCreate());
-  for (Slot& slot : slots_) {
-    NACRE_ASSIGN_OR_RETURN(slot.device, api_->Malloc(kBytes));
-    NACRE_ASSIGN_OR_RETURN(slot.host, api_->MallocHost(kBytes));
-    NACRE_ASSIGN_OR_RETURN(slot.event, api_->EventCreate());
-  }
+  NACRE_ASSIGN_OR_RETURN(lane_, lanes_->Take());
   NACRE_ASSIGN_OR_RETURN(
       comm_, api_->CommInitRank(id, static_cast<int>(end_), /*ranks=*/2));
   return absl::OkStatus();
+}
+
+void NcclTransfers::Abort() {
+  const kernels::NcclApi::Comm comm = std::exchange(comm_, nullptr);
+  if (comm != nullptr) api_->CommAbort(comm);
 }
 
 absl::StatusOr<bool> NcclTransfers::CanPost() {
@@ -42,12 +36,12 @@ absl::StatusOr<bool> NcclTransfers::CanPost() {
     if (end_ == LinkEnd::kReceiver) {
       NACRE_RETURN_IF_ERROR(api_->CopyToHost(last.slot->device,
                                              sizeof(Header) + last.num_bytes,
-                                             last.slot->host, stream_));
+                                             last.slot->host, lane_->stream));
     }
-    NACRE_RETURN_IF_ERROR(api_->EventRecord(last.slot->event, stream_));
+    NACRE_RETURN_IF_ERROR(api_->EventRecord(last.slot->event, lane_->stream));
     is_marked_ = true;
   }
-  return under_way_.size() < slots_.size();
+  return under_way_.size() < kMostUnderWay;
 }
 
 NcclTransfers::Header NcclTransfers::HeaderOf(uint64_t number,
@@ -70,7 +64,7 @@ absl::Status NcclTransfers::PostReceive(uint64_t number, size_t num_bytes) {
 
 absl::Status NcclTransfers::Post(uint64_t number, size_t num_bytes) {
   NACRE_CHECK(
-      num_bytes <= kMaxBytes && under_way_.size() < slots_.size() && is_marked_,
+      num_bytes <= kMaxBytes && under_way_.size() < kMostUnderWay && is_marked_,
       "a transfer that CanPost did not allow");
   Slot* const slot = NextSlot();
   const size_t bytes = sizeof(Header) + num_bytes;
@@ -79,12 +73,12 @@ absl::Status NcclTransfers::Post(uint64_t number, size_t num_bytes) {
   is_marked_ = false;
   if (end_ == LinkEnd::kReceiver) {
     return api_->Recv(slot->device, bytes, static_cast<int>(LinkEnd::kSender),
-                      comm_, stream_);
+                      comm_, lane_->stream);
   }
   NACRE_RETURN_IF_ERROR(
-      api_->CopyToDevice(slot->host, bytes, slot->device, stream_));
+      api_->CopyToDevice(slot->host, bytes, slot->device, lane_->stream));
   return api_->Send(slot->device, bytes, static_cast<int>(LinkEnd::kReceiver),
-                    comm_, stream_);
+                    comm_, lane_->stream);
 }
 
 absl::StatusOr<NcclTransfers::Done> NcclTransfers::TakeDone() {

@@ -3,22 +3,23 @@
 // stream of their own. Each takes its number along, so that what came for
 // another one is seen and not used.
 //
-// Thread-compatible: the links' thread (nccl_link.h). Nothing here waits for
-// the peer. Owns the communicator and the memory of the transfers under way.
+// Thread-compatible: the links' thread (nccl_link.h), but for Abort. Nothing
+// here waits for the peer. Owns the communicator.
 
 #ifndef WORKER_TENSORS_NCCL_TRANSFERS_H_
 #define WORKER_TENSORS_NCCL_TRANSFERS_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/nccl_api.h"
+#include "worker/tensors/nccl_lanes.h"
 #include "worker/tensors/side_link.h"
 
 namespace nacre::worker {
@@ -26,17 +27,26 @@ namespace nacre::worker {
 class NcclTransfers {
  public:
   static constexpr size_t kMaxBytes = size_t{1} << 18;  // of one transfer
-  static constexpr size_t kMostUnderWay = 4;
+  static constexpr size_t kMostUnderWay = NcclLane::kSlots;
 
-  // `api` outlives it. Rank 0 sends, rank 1 receives.
-  NcclTransfers(kernels::NcclApi* api, LinkEnd end) : api_(api), end_(end) {}
-  // Aborts.
+  // `api` and `lanes` outlive it. Rank 0 sends, rank 1 receives.
+  NcclTransfers(kernels::NcclApi* api, NcclLanes* lanes, LinkEnd end)
+      : api_(api), lanes_(lanes), end_(end) {}
+  // Aborts, if that was not done. Gives the lane back.
   ~NcclTransfers();
   NcclTransfers(const NcclTransfers&) = delete;
   NcclTransfers& operator=(const NcclTransfers&) = delete;
 
+  // Of a slot of `lanes`.
+  static size_t SlotBytes() { return sizeof(Header) + kMaxBytes; }
+
   // Begins to join the peer. `id`: of GetUniqueId, the same at both ends.
   absl::Status Open(const std::string& id);
+
+  // Ends what is under way; the last call but for the destructor. On any
+  // thread. May wait until all that the device has been told to do has ended,
+  // as NCCL frees its memory there.
+  void Abort();
 
   // Whether another transfer may be posted; to be asked before each.
   absl::StatusOr<bool> CanPost();
@@ -61,11 +71,7 @@ class NcclTransfers {
     uint64_t number = 0;
     uint64_t num_words = 0;  // of 32 bits, the last one in part
   };
-  struct Slot {
-    void* device = nullptr;  // header and bytes
-    void* host = nullptr;    // the same, pinned
-    kernels::NcclApi::Event event = nullptr;
-  };
+  using Slot = NcclLane::Slot;  // header and bytes
   struct Posted {
     uint64_t number = 0;
     size_t num_bytes = 0;
@@ -74,13 +80,13 @@ class NcclTransfers {
 
   static Header HeaderOf(uint64_t number, size_t num_bytes);
   absl::Status Post(uint64_t number, size_t num_bytes);
-  Slot* NextSlot() { return &slots_[num_posted_ % slots_.size()]; }
+  Slot* NextSlot() { return &lane_->slots[num_posted_ % kMostUnderWay]; }
 
   kernels::NcclApi* const api_;
+  NcclLanes* const lanes_;
   const LinkEnd end_;
   kernels::NcclApi::Comm comm_ = nullptr;
-  kernels::NcclApi::Stream stream_ = nullptr;
-  std::array<Slot, kMostUnderWay> slots_;
+  std::unique_ptr<NcclLane> lane_;
   std::deque<Posted> under_way_;  // in order
   uint64_t num_posted_ = 0;
   bool is_marked_ = true;  // the last one's event has been recorded

@@ -239,6 +239,43 @@ TEST_F(NcclLinkTest, EachLinkIsOnItsOwn) {
   peer->Close();
 }
 
+// Both wait on one GPU for peers that send nothing. To end either waits for all
+// that the GPU does, and so for the other one.
+TEST_F(NcclLinkTest, TwoWhosePeersAreGoneEndBoth) {
+  const NcclLinks::Options options = {kNever, absl::Milliseconds(200)};
+  Start(options);
+  RecordingEnd other_sender, other_receiver;
+  const auto other = target_->Open(LinkEnd::kSender, "", &other_sender);
+  const auto peer =
+      draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
+  AwaitUp();
+  EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
+  // Together, so that both are under way when the first is given up.
+  ASSERT_TRUE(receiver_->Expect(12));
+  ASSERT_TRUE(peer->Expect(12));
+  for (RecordingEnd* const end : {&at_receiver_, &other_receiver}) {
+    EXPECT_EQ(end->AwaitFailure(),
+              absl::DeadlineExceededError("a transfer took over 200ms"));
+  }
+  EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 2; }));
+}
+
+// As a worker ends: nothing was given up before.
+TEST_F(NcclLinkTest, AWorkerEndsWithSeveralThatWait) {
+  Start();
+  RecordingEnd other_sender, other_receiver;
+  const auto other = target_->Open(LinkEnd::kSender, "", &other_sender);
+  const auto peer =
+      draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
+  AwaitUp();
+  EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
+  ASSERT_TRUE(receiver_->Expect(12));
+  ASSERT_TRUE(peer->Expect(12));
+  EXPECT_TRUE(Eventually([this] { return nccl_.num_transfers() == 2; }));
+  draft_ = nullptr;
+  EXPECT_EQ(nccl_.num_aborts(), 2);
+}
+
 TEST_F(NcclLinkTest, AThreadWithoutADeviceFailsItsLinks) {
   nccl_.FailCall(0);
   NcclLinks links(nccl_.Open(), {});

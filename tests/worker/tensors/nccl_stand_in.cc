@@ -14,16 +14,37 @@
 
 namespace nacre::worker {
 
+// What all streams of one device have to do.
+class NcclStandIn::Device {
+ public:
+  void Add(int jobs) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    jobs_ += jobs;
+  }
+  // What frees memory does.
+  void AwaitIdle() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(
+        +[](int* jobs) { return *jobs == 0; }, &jobs_));
+  }
+
+ private:
+  absl::Mutex mu_;
+  int jobs_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
 // Runs what is queued, in order, on a thread of its own.
 class NcclStandIn::Stream {
  public:
-  Stream() : thread_([this] { Run(); }) {}
+  explicit Stream(Device* device)
+      : device_(device), thread_([this] { Run(); }) {}
   // After everything on it has ended or was aborted.
   ~Stream() {
     Queue(nullptr);
     thread_.join();
   }
   void Queue(std::function<void()> job) ABSL_LOCKS_EXCLUDED(mu_) {
+    if (job != nullptr) device_->Add(1);
     absl::MutexLock lock(&mu_);
     jobs_.push_back(std::move(job));
   }
@@ -44,9 +65,11 @@ class NcclStandIn::Stream {
       }
       if (job == nullptr) return;
       job();
+      device_->Add(-1);
     }
   }
 
+  Device* const device_;
   absl::Mutex mu_;
   std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;
@@ -109,14 +132,16 @@ class NcclStandIn::Api final : public kernels::NcclApi {
     return true;
   }
   void CommAbort(NcclApi::Comm handle) override {
-    CheckThread();
     auto* const comm = static_cast<NcclStandIn::Comm*>(handle);
-    absl::MutexLock lock(&world_->mu_);
-    comm->aborted = true;
-    aborted_.emplace_back(comm);
-    ++world_->num_aborts_;
-    --world_->num_objects_;
-    world_->changed_.SignalAll();
+    {
+      absl::MutexLock lock(&world_->mu_);
+      comm->aborted = true;
+      aborted_.emplace_back(comm);
+      ++world_->num_aborts_;
+      --world_->num_objects_;
+      world_->changed_.SignalAll();
+    }
+    device_.AwaitIdle();  // NCCL frees its memory, too
   }
   absl::Status Send(const void* device, size_t bytes, int peer,
                     NcclApi::Comm comm, NcclApi::Stream stream) override {
@@ -138,7 +163,7 @@ class NcclStandIn::Api final : public kernels::NcclApi {
   absl::StatusOr<NcclApi::Stream> StreamCreate() override {
     NACRE_RETURN_IF_ERROR(Call());
     world_->CountObjects(1);
-    return NcclApi::Stream(new NcclStandIn::Stream);
+    return NcclApi::Stream(new NcclStandIn::Stream(&device_));
   }
   void StreamDestroy(NcclApi::Stream stream) override {
     CheckThread();
@@ -223,6 +248,7 @@ class NcclStandIn::Api final : public kernels::NcclApi {
   void Release(void* data, bool is_device) {
     CheckThread();
     ExpectMemory(data, 1, is_device);
+    device_.AwaitIdle();
     memory_.erase(data);
     world_->CountObjects(-1);
   }
@@ -253,6 +279,7 @@ class NcclStandIn::Api final : public kernels::NcclApi {
   NcclStandIn* const world_;
   const std::string version_;
   std::thread::id thread_;
+  Device device_;
   std::map<const void*, std::unique_ptr<Block>> memory_;
   // Until the end: streams may still run what they were told to do with them.
   std::vector<std::unique_ptr<NcclStandIn::Comm>> aborted_;

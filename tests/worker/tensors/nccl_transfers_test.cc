@@ -30,8 +30,10 @@ class TwoEnds {
  public:
   explicit TwoEnds(NcclStandIn* nccl)
       : apis_{nccl->Open(), nccl->Open()},
-        sender(apis_[0].get(), LinkEnd::kSender),
-        receiver(apis_[1].get(), LinkEnd::kReceiver) {}
+        lanes_{{apis_[0].get(), NcclTransfers::SlotBytes()},
+               {apis_[1].get(), NcclTransfers::SlotBytes()}},
+        sender(apis_[0].get(), &lanes_[0], LinkEnd::kSender),
+        receiver(apis_[1].get(), &lanes_[1], LinkEnd::kReceiver) {}
 
   absl::Status Open() {
     for (const auto& api : apis_) NACRE_RETURN_IF_ERROR(api->BindThread());
@@ -83,6 +85,7 @@ class TwoEnds {
 
  private:
   const std::unique_ptr<kernels::NcclApi> apis_[2];
+  NcclLanes lanes_[2];
 
  public:
   NcclTransfers sender;
