@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/cpu_list.h"
 #include "common/cpu_quota.h"
@@ -64,6 +65,23 @@ absl::Status SetDevices(const std::string& text,
   backend->device = devices.front();
   if (devices.size() == 1) devices.clear();
   backend->devices = std::move(devices);
+  return absl::OkStatus();
+}
+
+absl::Status CheckDevices(const kernels::BackendOptions& backend,
+                          int tensor_parallel) {
+  if (backend.devices.empty()) return absl::OkStatus();
+  const std::string given =
+      absl::StrCat("--device ", absl::StrJoin(backend.devices, ","));
+  if (backend.kind != "cuda") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(given, " needs --backend cuda, it is ", backend.kind));
+  }
+  if (tensor_parallel == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(given, " needs --tensor-parallel ", backend.devices.size(),
+                     ": without it there is one GPU"));
+  }
   return absl::OkStatus();
 }
 
@@ -332,6 +350,7 @@ absl::Status ComputeFlags::Validate() const {
                      ": the backend cuda keeps no more than its KV cache "
                      "holds; \"cpu\" and \"reference\" do"));
   }
+  NACRE_RETURN_IF_ERROR(CheckDevices(backend, tensor_parallel));
   const bool by_nccl = backend.rank_transport == "nccl";
   if (by_nccl && backend.kind != "cuda") {
     return absl::InvalidArgumentError(

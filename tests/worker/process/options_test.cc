@@ -173,8 +173,9 @@ TEST(WorkerOptionsTest, RanksMayHaveAListOfDevices) {
   for (const auto& [text, first, listed] :
        {std::tuple<std::string, int, std::vector<int>>{"3", 3, {}},
         {"2,0,1,5", 2, {2, 0, 1, 5}}}) {
-    const auto options = ParseWorkerOptions(
-        {"--model=m", "--coordinator=c:7", "--device", text});
+    const auto options =
+        ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--backend=cuda",
+                            "--tensor-parallel=4", "--device", text});
     ASSERT_TRUE(options.ok()) << options.status();
     EXPECT_EQ(options->compute.backend.device, first);
     EXPECT_EQ(options->compute.backend.devices, listed);
@@ -284,6 +285,13 @@ INSTANTIATE_TEST_SUITE_P(
                 "--prefix-cache-dir /d needs --prefix-cache-size"},
         BadLine{{"--tensor-parallel=3"}, "not 0, 1, 2, 4 or 8"},
         BadLine{{"--tensor-parallel=-2"}, "not 0, 1, 2, 4 or 8"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--device=0,1",
+                 "--tensor-parallel=2"},
+                "--device 0,1 needs --backend cuda, it is cpu"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--device=0,1",
+                 "--backend=cuda"},
+                "--device 0,1 needs --tensor-parallel 2: without it there is "
+                "one GPU"},
         BadLine{{"--tensor-parallel-transport", "pigeon"},
                 "--tensor-parallel-transport: \"pigeon\" is not one of: auto, "
                 "nccl, host"},
