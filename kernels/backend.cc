@@ -150,4 +150,22 @@ void Backend::RopeStoreKv(float* qkv, int num_heads, const float* cos,
   StoreKv(k, k + kv_size, stride, contexts, layer);
 }
 
+void Backend::NormSiluMatMulAdd(const NormedRows& in,
+                                const PackedMatrix& gate_up,
+                                const PackedMatrix& down, const float* residual,
+                                const GateScratch& scratch, float* y) {
+  NormMatMul(in.x, in.rows, in.weight, in.epsilon, gate_up, in.normed,
+             scratch.gate_up);
+  SiluMatMulAdd(scratch.gate_up, in.rows, down, residual, scratch.gated, y);
+}
+
+void Backend::NormMatMulRopeStoreKv(const NormedRows& in, const PackedMatrix& w,
+                                    const float* bias, const HeadAngles& angles,
+                                    absl::Span<const RowContext> contexts,
+                                    const KvLayer& layer, float* qkv) {
+  NormMatMul(in.x, in.rows, in.weight, in.epsilon, w, in.normed, qkv);
+  if (bias != nullptr) AddBias(qkv, in.rows, w.rows(), bias);
+  RopeStoreKv(qkv, angles.num_heads, angles.cos, angles.sin, contexts, layer);
+}
+
 }  // namespace nacre::kernels

@@ -42,6 +42,28 @@ namespace nacre::kernels {
 class PromptProducts;  // kernels/prompt_products.h
 class TokenDrawer;     // kernels/token_drawer.h
 
+// What RmsNorm is told.
+struct NormedRows {
+  const float* x = nullptr;  // [rows, cols]
+  int rows = 0;
+  const float* weight = nullptr;  // [cols]
+  float epsilon = 0;
+  float* normed = nullptr;  // [rows, cols]: scratch
+};
+
+// [rows, 2 * cols] and [rows, cols]: scratch.
+struct GateScratch {
+  float* gate_up = nullptr;
+  float* gated = nullptr;
+};
+
+// What Rope is told of queries, and keys.
+struct HeadAngles {
+  int num_heads = 0;           // of queries
+  const float* cos = nullptr;  // [rows, head_dim / 2]
+  const float* sin = nullptr;
+};
+
 class Backend : public MemoryOps,
                 public ProductOps,
                 public RowOps,
@@ -99,6 +121,23 @@ class Backend : public MemoryOps,
                            const float* sin,
                            absl::Span<const RowContext> contexts,
                            const KvLayer& layer);
+
+  // NormMatMul to scratch.gate_up, and SiluMatMulAdd of that. Fewer launches
+  // where gate_up is packed in pairs (PackHints): rows of gate and up.
+  virtual void NormSiluMatMulAdd(const NormedRows& in,
+                                 const PackedMatrix& gate_up,
+                                 const PackedMatrix& down,
+                                 const float* residual,
+                                 const GateScratch& scratch, float* y);
+
+  // NormMatMul to qkv, AddBias where `bias` is not null, and RopeStoreKv.
+  // Afterwards the places of keys and values hold nothing of use. Fewer
+  // launches where w is packed in pairs: halves of heads.
+  virtual void NormMatMulRopeStoreKv(const NormedRows& in,
+                                     const PackedMatrix& w, const float* bias,
+                                     const HeadAngles& angles,
+                                     absl::Span<const RowContext> contexts,
+                                     const KvLayer& layer, float* qkv);
 
   // Draws tokens on the device; its owner is the backend. Null: it does not.
   virtual TokenDrawer* token_drawer() { return nullptr; }

@@ -59,6 +59,18 @@ struct HostMatrix {
   const RowSource* source = nullptr;
 };
 
+// What a backend may follow when it packs; decides no bits but as said.
+struct PackHints {
+  // Ranks that each have a share of the outputs, all alike. A product has the
+  // bits of the whole matrix', whose order may follow from the number of its
+  // outputs.
+  int shares = 1;
+  // Not 0: outputs o and o + pairs_apart, of every 2 pairs_apart, are used
+  // together. Of gate and up that is half of the outputs, of heads whose halves
+  // turn half of head_dim.
+  int pairs_apart = 0;
+};
+
 // What Pack has found of the matrices of which MayBeSaved says something.
 struct SavedWeights {
   int matrices = 0;   // whose values are said in fewer bytes
@@ -83,12 +95,9 @@ class ProductOps {
   virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) = 0;
 
-  // Pack of one rank's share of the outputs of a matrix that `shares` ranks
-  // have alike. A product has the bits of the whole matrix', whose order a
-  // backend may take from the number of its outputs.
-  virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> PackShare(
-      absl::Span<const HostMatrix> parts, int shares) {
-    static_cast<void>(shares);
+  virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> PackFor(
+      absl::Span<const HostMatrix> parts, PackHints hints) {
+    static_cast<void>(hints);
     return Pack(parts);
   }
 

@@ -110,9 +110,14 @@ int64_t RankBackend::PackedBytes(absl::Span<const HostMatrix> parts) const {
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::Pack(
     absl::Span<const HostMatrix> parts) {
+  return PackFor(parts, {});
+}
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::PackFor(
+    absl::Span<const HostMatrix> parts, PackHints hints) {
   std::vector<std::unique_ptr<PackedMatrix>> packed;
-  NACRE_ASSIGN_OR_RETURN(packed.emplace_back(),
-                         inner_->PackShare(parts, ranks()));
+  hints.shares = ranks();
+  NACRE_ASSIGN_OR_RETURN(packed.emplace_back(), inner_->PackFor(parts, hints));
   const int rows = packed.front()->rows();
   return std::make_unique<Matrix>(Matrix::Kind::kPlain, rows,
                                   std::move(packed));
@@ -136,7 +141,7 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> RankBackend::PackOutputs(
     const HostMatrix& shard) {
   std::vector<std::unique_ptr<PackedMatrix>> packed;
   NACRE_ASSIGN_OR_RETURN(packed.emplace_back(),
-                         inner_->PackShare({shard}, ranks()));
+                         inner_->PackFor({shard}, {ranks()}));
   return std::make_unique<Matrix>(Matrix::Kind::kOutputs, shard.rows * ranks(),
                                   std::move(packed));
 }
@@ -236,6 +241,20 @@ void RankBackend::NormMatMul(const float* x, int rows, const float* weight,
   }
   if (!status_.ok()) return;
   inner_->NormMatMul(x, rows, weight, epsilon, matrix.part(0), normed, y);
+}
+
+void RankBackend::NormMatMulRopeStoreKv(const NormedRows& in,
+                                        const PackedMatrix& w,
+                                        const float* bias,
+                                        const HeadAngles& angles,
+                                        absl::Span<const RowContext> contexts,
+                                        const KvLayer& layer, float* qkv) {
+  const auto& matrix = static_cast<const Matrix&>(w);
+  NACRE_CHECK(matrix.kind() == Matrix::Kind::kPlain,
+              "queries, keys and values of several ranks");
+  if (!status_.ok()) return;
+  inner_->NormMatMulRopeStoreKv(in, matrix.part(0), bias, angles, contexts,
+                                layer, qkv);
 }
 
 void RankBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,

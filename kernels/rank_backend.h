@@ -76,12 +76,18 @@ class RankBackend : public ForwardedBackend {
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackFor(
+      absl::Span<const HostMatrix> parts, PackHints hints) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
       const HostMatrix& table) override;
   void MatMul(const float* x, int rows, const PackedMatrix& w,
               float* y) override;
   void NormMatMul(const float* x, int rows, const float* weight, float epsilon,
                   const PackedMatrix& w, float* normed, float* y) override;
+  void NormMatMulRopeStoreKv(const NormedRows& in, const PackedMatrix& w,
+                             const float* bias, const HeadAngles& angles,
+                             absl::Span<const RowContext> contexts,
+                             const KvLayer& layer, float* qkv) override;
   void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
              float* out) override;
   void EmbedDrawn(const PackedTable& table, const int32_t* ids, int count,

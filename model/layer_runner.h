@@ -45,7 +45,9 @@ class LayerRunner {
                   const kernels::KvLayer& kv);
 
  private:
-  // y = norm(x) w^T + bias.                                  x [rows, hidden]
+  // What RmsNorm makes of x.                                 x [rows, hidden]
+  kernels::NormedRows Normed(const float* x, const NormWeights& norm) const;
+  // y = norm(x) w^T + bias; likewise.
   void NormMatMul(const float* x, const NormWeights& norm,
                   const kernels::PackedMatrix& w,
                   const std::unique_ptr<kernels::Buffer>& bias,
@@ -55,6 +57,12 @@ class LayerRunner {
                    const std::unique_ptr<kernels::Buffer>& bias,
                    const std::unique_ptr<kernels::Buffer>& norm,
                    kernels::Buffer* residual, kernels::Buffer* y);
+  // Those of the step, as a layer turns heads.
+  kernels::HeadAngles AnglesOf(int layer) const;
+  // Turns queries and keys of activations.qkv, and stores keys and values.
+  void RopeStoreKv(const LayerWeights& weights, int layer,
+                   const kernels::KvLayer& kv);
+  // Attention of the queries in activations.qkv.
   void Attend(const LayerWeights& weights, int layer,
               const kernels::KvLayer& kv);
   void RunExperts(const LayerWeights& weights);

@@ -87,14 +87,18 @@ class Loader {
 
   // Of one tensor, or of several that share their inputs. This and what follows
   // end all matrices.
+  // `has_gate`: one half of the rows are gates of the other half.
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Packed(
-      const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
+      const ExpectedTensors& tensors, absl::Span<const TensorRole> roles,
+      bool has_gate = false) {
     std::vector<HostMatrix> parts;
+    int rows = 0;
     for (const TensorRole role : roles) {
       NACRE_ASSIGN_OR_RETURN(const HostMatrix whole, Factor(tensors[role]));
       parts.push_back(SplitRows(role, whole));
+      rows += parts.back().rows;
     }
-    return Stacked(tensors[roles.front()].name, parts);
+    return Stacked(tensors[roles.front()].name, parts, has_gate ? rows / 2 : 0);
   }
 
   // Of a product whose inputs are split among ranks.
@@ -120,10 +124,13 @@ class Loader {
     return Finished(name, shard_->backend->PackOutputs(ShareOfRows(whole)));
   }
 
-  // `name` is for errors.
+  // `name` is for errors, `pairs_apart` as in PackHints.
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Stacked(
-      const std::string& name, absl::Span<const HostMatrix> parts) {
-    return Finished(name, backend_->Pack(parts));
+      const std::string& name, absl::Span<const HostMatrix> parts,
+      int pairs_apart = 0) {
+    kernels::PackHints hints;
+    hints.pairs_apart = pairs_apart;
+    return Finished(name, backend_->PackFor(parts, hints));
   }
 
   absl::StatusOr<std::unique_ptr<kernels::PackedTable>> Table(
@@ -289,7 +296,8 @@ class Loader {
       inputs = {Role::kGate, Role::kUp};
       biases = {Role::kGateBias, Role::kUpBias};
     }
-    NACRE_ASSIGN_OR_RETURN(layer->gate_up, Packed(tensors, inputs));
+    NACRE_ASSIGN_OR_RETURN(layer->gate_up,
+                           Packed(tensors, inputs, config.blocks.has_gate));
     NACRE_ASSIGN_OR_RETURN(layer->down, PackedInputs(tensors, Role::kDown));
     if (config.mlp_bias) {
       NACRE_ASSIGN_OR_RETURN(layer->gate_up_bias, Vector(tensors, biases));
@@ -367,7 +375,8 @@ class Loader {
       for (HostMatrix& part : parts) part = ShareOfRows(part);
     }
     const Role first = is_fused ? Role::kQueryKeyValue : Role::kQuery;
-    NACRE_ASSIGN_OR_RETURN(layer->qkv, Stacked(tensors[first].name, parts));
+    NACRE_ASSIGN_OR_RETURN(
+        layer->qkv, Stacked(tensors[first].name, parts, config.head_dim / 2));
     if (config.qkv_bias) {
       NACRE_RETURN_IF_ERROR(QueryKeyValueBias(config, tensors, layer));
     }

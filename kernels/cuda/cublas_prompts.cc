@@ -65,10 +65,10 @@ absl::Status CublasPrompts::Add(PackedMatrix* w) {
   if (!device_->Grow(Elements(kChunk, inputs) * sizeof(uint16_t),
                      &activations_) ||
       !device_->Grow(Elements(kChunk, outputs) * sizeof(float), &results_) ||
-      !device_->Check(
-          UnpackRows(device_->queue(), matrix->data(), outputs, inputs,
-                     static_cast<uint16_t*>(prompt->rows->data())),
-          "unpacking weights")) {
+      !device_->Check(UnpackRows(device_->queue(), matrix->data(), outputs,
+                                 inputs, matrix->pairs_apart(),
+                                 static_cast<uint16_t*>(prompt->rows->data())),
+                      "unpacking weights")) {
     return device_->Synchronize();
   }
   // The library loads kernels when it first needs them: before it serves.

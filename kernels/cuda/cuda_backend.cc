@@ -37,6 +37,16 @@ cuda::PagedKv PagedKvOf(const KvLayer& layer) {
           layer.type};
 }
 
+// What writes the inputs of a product with w (CudaProducts::WriteRounded).
+auto Normalize(const NormedRows& in, const cuda::CudaMatrix& w) {
+  return
+      [in, &w](const cuda::Queue& queue, int first, int count, uint16_t* out) {
+        return cuda::NormalizeAndRoundRows(
+            queue, cuda::RowsFrom(in.x, first, w.cols()), count, w.cols(),
+            w.padded_cols(), in.weight, in.epsilon, out);
+      };
+}
+
 }  // namespace
 
 CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
@@ -84,13 +94,13 @@ absl::Span<const int> CudaBackend::step_sizes() const {
   return kStepSizes;
 }
 
-absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::PackShare(
-    absl::Span<const HostMatrix> parts, int shares) {
+absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::PackFor(
+    absl::Span<const HostMatrix> parts, PackHints hints) {
   device_->MakeCurrent();
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<cuda::CudaMatrix> matrix,
       cuda::CudaMatrix::Create(parts, weight_type_, device_.get(),
-                               staging_.get(), shares));
+                               staging_.get(), hints));
   if (!products_.Reserve(*matrix)) return device_->Synchronize();
   return matrix;
 }
@@ -122,13 +132,25 @@ void CudaBackend::NormMatMul(const float* x, int rows, const float* weight,
     RmsNorm(x, rows, w.cols(), weight, epsilon, normed);
     return products_.MultiplyF32(normed, rows, matrix, nullptr, y);
   }
-  const auto normalize = [&](const cuda::Queue& queue, int first, int count,
-                             uint16_t* out) {
-    return cuda::NormalizeAndRoundRows(
-        queue, cuda::RowsFrom(x, first, w.cols()), count, w.cols(),
-        matrix.padded_cols(), weight, epsilon, out);
-  };
-  products_.MultiplyRounded(normalize, rows, matrix, nullptr, y);
+  products_.MultiplyRounded(
+      Normalize({x, rows, weight, epsilon, normed}, matrix), rows, matrix,
+      nullptr, y);
+}
+
+void CudaBackend::NormSiluMatMulAdd(const NormedRows& in,
+                                    const PackedMatrix& gate_up,
+                                    const PackedMatrix& down,
+                                    const float* residual,
+                                    const GateScratch& scratch, float* y) {
+  if (in.rows == 0 || !device_->ok()) return;
+  const auto& first = static_cast<const cuda::CudaMatrix&>(gate_up);
+  const auto& second = static_cast<const cuda::CudaMatrix&>(down);
+  if (!second.format().has_value() ||
+      !products_.TakesPairs(in.rows, first, first.rows() / 2)) {
+    return Backend::NormSiluMatMulAdd(in, gate_up, down, residual, scratch, y);
+  }
+  products_.MultiplyGated(Normalize(in, first), in.rows, first, second,
+                          residual, y);
 }
 
 void CudaBackend::SiluMatMulAdd(const float* gate_up, int rows,
@@ -205,15 +227,41 @@ void CudaBackend::RopeStoreKv(float* qkv, int num_heads, const float* cos,
   const cuda::PagedKv kv = PagedKvOf(layer);
   NACRE_CHECK(layer.head_dim % 2 == 0, "rotary embedding of an odd head_dim");
   if (contexts.empty() || !device_->ok()) return;
-  const cuda::AttentionCut cut = CutOf(num_heads, layer);
-  if (!MakeRoom(cut, layer)) return;
-  const cuda::PagedRows rows = batch_.SendRows(contexts, layer.block_size);
-  // For Attention: an upload between kernels would cut a step in two.
-  batch_.SendTiles(PlanAttention(contexts, cut).tiles);
+  const cuda::PagedRows rows = SendBatch(num_heads, contexts, layer);
   if (!device_->ok()) return;
   device_->Check(cuda::RotateAndStore(device_->queue(), qkv, num_heads, cos,
                                       sin, rows, kv),
                  "rotary embedding, keys and values");
+}
+
+cuda::PagedRows CudaBackend::SendBatch(int num_heads,
+                                       absl::Span<const RowContext> contexts,
+                                       const KvLayer& layer) {
+  const cuda::AttentionCut cut = CutOf(num_heads, layer);
+  if (!MakeRoom(cut, layer)) return {};
+  const cuda::PagedRows rows = batch_.SendRows(contexts, layer.block_size);
+  batch_.SendTiles(PlanAttention(contexts, cut).tiles);
+  return rows;
+}
+
+void CudaBackend::NormMatMulRopeStoreKv(const NormedRows& in,
+                                        const PackedMatrix& w,
+                                        const float* bias,
+                                        const HeadAngles& angles,
+                                        absl::Span<const RowContext> contexts,
+                                        const KvLayer& layer, float* qkv) {
+  const auto& matrix = static_cast<const cuda::CudaMatrix&>(w);
+  if (contexts.empty() || !device_->ok()) return;
+  if (layer.head_dim % 2 != 0 ||
+      !products_.TakesPairs(in.rows, matrix, layer.head_dim / 2)) {
+    return Backend::NormMatMulRopeStoreKv(in, w, bias, angles, contexts, layer,
+                                          qkv);
+  }
+  cuda::RotateOutputs to = {bias, angles.cos, angles.sin, angles.num_heads};
+  to.kv = PagedKvOf(layer);
+  to.rows = SendBatch(angles.num_heads, contexts, layer);
+  if (!device_->ok()) return;
+  products_.MultiplyAndRotate(Normalize(in, matrix), in.rows, matrix, to, qkv);
 }
 
 cuda::AttentionCut CudaBackend::CutOf(int num_heads,

@@ -74,10 +74,10 @@ class CudaBackend : public cuda::CudaRowOps {
   absl::Span<const int> step_sizes() const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override {
-    return PackShare(parts, 1);
+    return PackFor(parts, {});
   }
-  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackShare(
-      absl::Span<const HostMatrix> parts, int shares) override;
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackFor(
+      absl::Span<const HostMatrix> parts, PackHints hints) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
       const HostMatrix& table) override;
 
@@ -110,8 +110,20 @@ class CudaBackend : public cuda::CudaRowOps {
   void RopeStoreKv(float* qkv, int num_heads, const float* cos,
                    const float* sin, absl::Span<const RowContext> contexts,
                    const KvLayer& layer) override;
+  void NormSiluMatMulAdd(const NormedRows& in, const PackedMatrix& gate_up,
+                         const PackedMatrix& down, const float* residual,
+                         const GateScratch& scratch, float* y) override;
+  void NormMatMulRopeStoreKv(const NormedRows& in, const PackedMatrix& w,
+                             const float* bias, const HeadAngles& angles,
+                             absl::Span<const RowContext> contexts,
+                             const KvLayer& layer, float* qkv) override;
 
  private:
+  // For the rotary embedding, and for Attention after it: an upload between
+  // kernels would cut a step in two. Null positions: an error.
+  cuda::PagedRows SendBatch(int num_heads,
+                            absl::Span<const RowContext> contexts,
+                            const KvLayer& layer);
   cuda::AttentionCut CutOf(int num_heads, const KvLayer& layer) const;
   // The same in all layers of a step.
   cuda::AttentionPlan PlanAttention(absl::Span<const RowContext> contexts,

@@ -149,20 +149,36 @@ absl::Status UploadF32Rows(const StackedWeights& weights, Staging* staging,
                 write, staging, to);
 }
 
-absl::Status UploadBf16Tiles(const StackedWeights& weights, Staging* staging,
-                             void* to) {
+// Calls load(weights, output, row of the tile) for each output of a tile that
+// there is; returns how many there are.
+int ForOutputs(const StackedWeights& weights, int tile, int pairs_apart,
+               absl::FunctionRef<void(const StackedWeights&, int, int)> load) {
+  int count = 0;
+  for (int half = 0; half < kTileOutputs; half += kPlainPairs) {
+    const int first = OutputOf(tile, half, pairs_apart);
+    const int rows = std::min(kPlainPairs, weights.rows() - first);
+    if (rows <= 0) continue;
+    weights.ForUnits(kPlainPairs, first / kPlainPairs, first / kPlainPairs + 1,
+                     [&](const StackedWeights& held, int) {
+                       for (int i = 0; i < rows; ++i) {
+                         load(held, first + i, count++);
+                       }
+                     });
+  }
+  return count;
+}
+
+absl::Status UploadBf16Tiles(const StackedWeights& weights, int pairs_apart,
+                             Staging* staging, void* to) {
   const int cols = weights.cols();
   const auto write = [&](int index, void* memory) {
-    const int first = index * kTileOutputs;
-    const int count = std::min(kTileOutputs, weights.rows() - first);
-    std::vector<uint16_t> tile(static_cast<size_t>(count) *
+    std::vector<uint16_t> tile(static_cast<size_t>(kTileOutputs) *
                                static_cast<size_t>(cols));
-    weights.ForUnits(
-        kTileOutputs, index, index + 1, [&](const StackedWeights& held, int) {
-          for (int i = 0; i < count; ++i) {
-            held.LoadBF16(first + i, 0, cols,
-                          tile.data() + static_cast<size_t>(i) * cols);
-          }
+    const int count = ForOutputs(
+        weights, index, pairs_apart,
+        [&](const StackedWeights& held, int output, int row) {
+          held.LoadBF16(output, 0, cols,
+                        tile.data() + static_cast<size_t>(row) * cols);
         });
     PackBf16Tile(tile.data(), count, cols, memory);
     return absl::OkStatus();
@@ -173,25 +189,25 @@ absl::Status UploadBf16Tiles(const StackedWeights& weights, Staging* staging,
 
 // Quantizes and uploads tile by tile. `scales` [rows] is written for fp8.
 absl::Status UploadTiles(const StackedWeights& weights, GemmFormat format,
-                         Staging* staging, void* to, float* scales) {
+                         int pairs_apart, Staging* staging, void* to,
+                         float* scales) {
   const int cols = weights.cols();
   const auto write = [&](int index, void* memory) -> absl::Status {
-    const int first = index * kTileOutputs;
-    const int count = std::min(kTileOutputs, weights.rows() - first);
+    std::vector<float> tile(static_cast<size_t>(kTileOutputs) *
+                            static_cast<size_t>(cols));
+    const int count =
+        ForOutputs(weights, index, pairs_apart,
+                   [&](const StackedWeights& held, int output, int row) {
+                     held.Load(output, 0, cols,
+                               tile.data() + static_cast<size_t>(row) * cols);
+                   });
     const size_t values =
         static_cast<size_t>(count) * static_cast<size_t>(cols);
-    std::vector<float> tile(values);
-    weights.ForUnits(kTileOutputs, index, index + 1,
-                     [&](const StackedWeights& held, int) {
-                       for (int i = 0; i < count; ++i) {
-                         held.Load(first + i, 0, cols,
-                                   tile.data() + static_cast<size_t>(i) * cols);
-                       }
-                     });
     for (size_t i = 0; i < values; ++i) {
       if (std::isfinite(tile[i])) continue;
+      const int row = static_cast<int>(i / static_cast<size_t>(cols));
       return absl::InvalidArgumentError(absl::StrCat(
-          "weight [", static_cast<size_t>(first) + i / cols, ", ", i % cols,
+          "weight [", OutputOf(index, row, pairs_apart), ", ", i % cols,
           "] is ", tile[i], ", which cannot be quantized"));
     }
     const HostMatrix matrix = {DType::kF32, tile.data(), count, cols};
@@ -200,7 +216,11 @@ absl::Status UploadTiles(const StackedWeights& weights, GemmFormat format,
     } else if (format == GemmFormat::kInt4) {
       QuantizeInt4Tile(matrix, 0, memory);
     } else {
-      QuantizeFp8Tile(matrix, 0, memory, scales + first);
+      float tile_scales[kTileOutputs];
+      QuantizeFp8Tile(matrix, 0, memory, tile_scales);
+      for (int row = 0; row < count; ++row) {
+        scales[OutputOf(index, row, pairs_apart)] = tile_scales[row];
+      }
     }
     return absl::OkStatus();
   };
@@ -217,14 +237,14 @@ int64_t CudaMatrix::Bytes(absl::Span<const HostMatrix> parts, WeightType type) {
 
 absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Create(
     absl::Span<const HostMatrix> parts, WeightType type, Device* device,
-    Staging* staging, int shares) {
+    Staging* staging, PackHints hints) {
   const StackedWeights weights(parts);
   const Layout layout = LayoutOf(weights, type);
   std::unique_ptr<CudaMatrix> matrix(new CudaMatrix());
   matrix->rows_ = weights.rows();
   matrix->cols_ = weights.cols();
   matrix->padded_cols_ = layout.padded_cols;
-  matrix->order_outputs_ = weights.rows() * shares;
+  matrix->order_outputs_ = weights.rows() * hints.shares;
   matrix->format_ = layout.format;
   NACRE_RETURN_IF_ERROR(CheckUnit(layout.unit_bytes));
   NACRE_ASSIGN_OR_RETURN(matrix->memory_, device->Allocate(layout.bytes));
@@ -233,13 +253,17 @@ absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Create(
     NACRE_RETURN_IF_ERROR(UploadF32Rows(weights, staging, to));
     return matrix;
   }
+  if (HavePairs(weights.rows(), hints.pairs_apart)) {
+    matrix->pairs_apart_ = hints.pairs_apart;
+  }
+  const int pairs_apart = matrix->pairs_apart_;
   if (*layout.format == GemmFormat::kBf16) {
-    NACRE_RETURN_IF_ERROR(UploadBf16Tiles(weights, staging, to));
+    NACRE_RETURN_IF_ERROR(UploadBf16Tiles(weights, pairs_apart, staging, to));
     return matrix;
   }
   std::vector<float> scales(static_cast<size_t>(weights.rows()));
-  NACRE_RETURN_IF_ERROR(
-      UploadTiles(weights, *layout.format, staging, to, scales.data()));
+  NACRE_RETURN_IF_ERROR(UploadTiles(weights, *layout.format, pairs_apart,
+                                    staging, to, scales.data()));
   if (layout.scale_bytes > 0) {
     NACRE_ASSIGN_OR_RETURN(matrix->scales_,
                            device->Allocate(layout.scale_bytes));

@@ -40,10 +40,10 @@ class CudaMatrix : public PackedMatrix {
   // process. kAuto keeps bf16 where all parts are, else float32.
   // RESOURCE_EXHAUSTED. INVALID_ARGUMENT for a row (of a format 16 rows) of
   // more bytes than a piece of `staging`. Likewise for a weight that is not
-  // finite where it would be quantized. `shares` as of ProductOps::PackShare.
+  // finite where it would be quantized. `hints` as of ProductOps::PackFor.
   static absl::StatusOr<std::unique_ptr<CudaMatrix>> Create(
       absl::Span<const HostMatrix> parts, WeightType type, Device* device,
-      Staging* staging, int shares = 1);
+      Staging* staging, PackHints hints = {});
 
   // Bytes that Create takes of the device. Fatal as StackedWeights is.
   static int64_t Bytes(absl::Span<const HostMatrix> parts, WeightType type);
@@ -63,6 +63,8 @@ class CudaMatrix : public PackedMatrix {
   int padded_cols() const { return padded_cols_; }
   // Outputs that the order of sums follows from (GemmArgs).
   int order_outputs() const { return order_outputs_; }
+  // How its outputs lie (gemm_layout.h).
+  int pairs_apart() const { return pairs_apart_; }
   const void* data() const { return memory_->data(); }
   // Of fp8 one a row, else null.
   const float* scales() const {
@@ -84,6 +86,7 @@ class CudaMatrix : public PackedMatrix {
   int cols_ = 0;
   int padded_cols_ = 0;
   int order_outputs_ = 0;
+  int pairs_apart_ = kPlainPairs;
   absl::optional<GemmFormat> format_;
 };
 

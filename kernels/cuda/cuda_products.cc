@@ -20,6 +20,22 @@ bool CudaProducts::Reserve(const CudaMatrix& w) {
          device_->Grow(sizeof(unsigned) * kGemmCounters, &counters_);
 }
 
+GemmArgs CudaProducts::ArgsOf(int rows, const CudaMatrix& w) const {
+  GemmArgs args;
+  args.format = *w.format();
+  args.weights = w.data();
+  args.scales = w.scales();
+  args.activations = rounded();
+  args.workspace = workspace_->data();
+  if (fusion_) args.counters = static_cast<unsigned*>(counters_->data());
+  args.outputs = w.rows();
+  args.pairs_apart = w.pairs_apart();
+  args.order_outputs = w.order_outputs();
+  args.inputs = w.padded_cols();
+  args.rows = rows;
+  return args;
+}
+
 void CudaProducts::MultiplyRounded(WriteRounded write, int rows,
                                    const CudaMatrix& w, const float* residual,
                                    float* y) {
@@ -38,23 +54,12 @@ void CudaProducts::MultiplyRounded(WriteRounded write, int rows,
 void CudaProducts::MultiplyRows(WriteRounded write, int first, int end,
                                 const CudaMatrix& w, const float* residual,
                                 float* y) {
-  GemmArgs args;
-  args.format = *w.format();
-  args.weights = w.data();
-  args.scales = w.scales();
-  args.activations = activations_->data();
-  args.workspace = workspace_->data();
-  if (fusion_) args.counters = static_cast<unsigned*>(counters_->data());
-  args.outputs = w.rows();
-  args.order_outputs = w.order_outputs();
-  args.inputs = w.padded_cols();
   for (int row = first; row < end; row += kPassRows) {
     const size_t done = static_cast<size_t>(row) * w.rows();
-    args.rows = std::min(kPassRows, end - row);
+    GemmArgs args = ArgsOf(std::min(kPassRows, end - row), w);
     args.results = y + done;
     if (residual != nullptr) args.residual = residual + done;
-    if (!device_->Check(write(device_->queue(), row, args.rows,
-                              static_cast<uint16_t*>(activations_->data())),
+    if (!device_->Check(write(device_->queue(), row, args.rows, rounded()),
                         "rounding activations") ||
         !device_->Check(Gemm(args, device_->queue()), "matrix product")) {
       return;
@@ -70,18 +75,56 @@ void CudaProducts::MultiplyF32(const float* x, int rows, const CudaMatrix& w,
       "matrix product");
 }
 
+bool CudaProducts::TakesPairs(int rows, const CudaMatrix& w,
+                              int pairs_apart) const {
+  return fusion_ && !has_prompts() && w.format().has_value() &&
+         w.pairs_apart() == pairs_apart && rows <= kPassRows &&
+         cuda::TakesPairs(ArgsOf(rows, w));
+}
+
+void CudaProducts::MultiplyGated(WriteRounded write, int rows,
+                                 const CudaMatrix& gate_up, const CudaMatrix& w,
+                                 const float* residual, float* y) {
+  // They have room behind what they are made of: rows are few.
+  uint16_t* const gated =
+      rounded() + static_cast<size_t>(rows) * gate_up.padded_cols();
+  GemmArgs args = ArgsOf(rows, w);
+  NACRE_CHECK(gate_up.rows() == 2 * args.inputs, "gates of other products");
+  args.activations = gated;
+  args.residual = residual;
+  args.results = y;
+  if (device_->Check(write(device_->queue(), 0, rows, rounded()),
+                     "rounding activations") &&
+      device_->Check(
+          GemmAndGate(ArgsOf(rows, gate_up), gated, device_->queue()),
+          "matrix product and gate")) {
+    device_->Check(Gemm(args, device_->queue()), "matrix product");
+  }
+}
+
+void CudaProducts::MultiplyAndRotate(WriteRounded write, int rows,
+                                     const CudaMatrix& w,
+                                     const RotateOutputs& to, float* qkv) {
+  GemmArgs args = ArgsOf(rows, w);
+  args.results = qkv;
+  if (device_->Check(write(device_->queue(), 0, rows, rounded()),
+                     "rounding activations")) {
+    device_->Check(GemmAndRotate(args, to, device_->queue()),
+                   "matrix product, rotary embedding, keys and values");
+  }
+}
+
 uint16_t* CudaProducts::RoomForRounded(int rows, int cols) const {
   const size_t bytes =
       sizeof(uint16_t) * static_cast<size_t>(rows) * static_cast<size_t>(cols);
   const bool fits = fusion_ && rows <= kPassRows && activations_ != nullptr &&
                     bytes <= activations_->size_bytes();
-  return fits ? static_cast<uint16_t*>(activations_->data()) : nullptr;
+  return fits ? rounded() : nullptr;
 }
 
 bool CudaProducts::HasRounded(const float* x, int rows,
                               const CudaMatrix& w) const {
-  const bool has_prompts = prompts_ != nullptr && !prompts_->runs().empty();
-  return !has_prompts && w.padded_cols() == w.cols() &&
+  return !has_prompts() && w.padded_cols() == w.cols() &&
          rounded_ == RoundedRows{x, rows, w.cols(), device_->queued()};
 }
 

@@ -14,6 +14,8 @@
 #include "kernels/cuda/cublas_prompts.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm_pairs.h"
 
 namespace nacre::kernels::cuda {
 
@@ -48,6 +50,17 @@ class CudaProducts {
   void MultiplyRounded(WriteRounded write, int rows, const CudaMatrix& w,
                        const float* residual, float* y);
 
+  // Whether these rows are multiplied by one kernel with what follows, where
+  // `pairs_apart` says which outputs it takes together (gemm_pairs.h).
+  bool TakesPairs(int rows, const CudaMatrix& w, int pairs_apart) const;
+  // y = gated w^T + residual, where gated are GemmAndGate's of what `write`
+  // writes. For rows that it takes in pairs; w has a format.
+  void MultiplyGated(WriteRounded write, int rows, const CudaMatrix& gate_up,
+                     const CudaMatrix& w, const float* residual, float* y);
+  // GemmAndRotate of what `write` writes; likewise.
+  void MultiplyAndRotate(WriteRounded write, int rows, const CudaMatrix& w,
+                         const RotateOutputs& to, float* qkv);
+
   // Memory for these rows in bf16, of what is queued next and can write them
   // rounded, too; null: they are not wanted.
   uint16_t* RoomForRounded(int rows, int cols) const;
@@ -67,6 +80,14 @@ class CudaProducts {
     bool operator==(const RoundedRows&) const = default;
   };
 
+  bool has_prompts() const {
+    return prompts_ != nullptr && !prompts_->runs().empty();
+  }
+  // Of rows that are rounded where activations_ begins.
+  GemmArgs ArgsOf(int rows, const CudaMatrix& w) const;
+  uint16_t* rounded() const {
+    return static_cast<uint16_t*>(activations_->data());
+  }
   bool HasRounded(const float* x, int rows, const CudaMatrix& w) const;
   // Rows [first, end) of it, by our kernels.
   void MultiplyRows(WriteRounded write, int first, int end, const CudaMatrix& w,

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
   float value = 0;
   if (column < cols) {
     const float* const gates = gate_up + 2 * row * cols + column;
-    value = gates[0] / (1.0f + Exp(-gates[0])) * gates[cols];
+    value = Gated(gates[0], gates[cols]);
   }
   Store(value, out + row * out_cols + column);
 }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <type_traits>
 
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm_launch.cuh"
 #include "kernels/cuda/gemm_order.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_skinny.cuh"
@@ -53,36 +53,6 @@ __global__ void __launch_bounds__(kReduceThreads)
   if (row_scales != nullptr) total *= row_scales[i % outputs];
   if (residual != nullptr) total += residual[i];
   results[i] = total;
-}
-
-// Whether the build has machine code of sm_90a (cmake/Cuda.cmake).
-#ifdef NACRE_SM90A
-constexpr bool kWideCompiled = true;
-#else
-constexpr bool kWideCompiled = false;
-#endif
-
-struct Device : GemmDevice {
-  int major = 0;  // compute capability
-};
-
-cudaError_t ReadDevice(Device* device) {
-  int index = 0;
-  cudaError_t status = cudaGetDevice(&index);
-  const struct {
-    cudaDeviceAttr attribute;
-    int* value;
-  } wanted[] = {
-      {cudaDevAttrMultiProcessorCount, &device->multiprocessors},
-      {cudaDevAttrMaxSharedMemoryPerBlockOptin, &device->shared_bytes},
-      {cudaDevAttrComputeCapabilityMajor, &device->major},
-  };
-  for (const auto& [attribute, value] : wanted) {
-    if (status != cudaSuccess) return status;
-    status = cudaDeviceGetAttribute(value, attribute, index);
-  }
-  device->wide = kWideCompiled && device->major == 9 && HasTensorMaps();
-  return status;
 }
 
 struct Kernel {
@@ -193,18 +163,6 @@ cudaError_t LaunchWide(const Queue& on, const Wide& wide, const GemmPlan& plan,
                       wide.function, args);
 }
 
-bool Aligned(const void* pointer) {
-  return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
-}
-
-bool Valid(const GemmArgs& args) {
-  return args.rows >= 1 && args.outputs >= 1 && args.inputs >= kVectorInputs &&
-         args.inputs % kVectorInputs == 0 && Aligned(args.weights) &&
-         Aligned(args.activations) && args.results != nullptr &&
-         args.results != args.residual &&
-         (args.format == GemmFormat::kFp8) == (args.scales != nullptr);
-}
-
 }  // namespace
 
 size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs, int rows,
@@ -225,62 +183,34 @@ size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs, int rows,
 }
 
 cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
-  if (!Valid(args)) return cudaErrorInvalidValue;
-  if (args.workspace == nullptr &&
-      GemmWorkspaceBytes(args.format, args.outputs, args.inputs, args.rows,
-                         args.order_outputs) > 0) {
+  if (args.results == nullptr || args.results == args.residual) {
     return cudaErrorInvalidValue;
   }
-  const GemmOrder order = GemmOrderOf(
-      args.order_outputs > 0 ? args.order_outputs : args.outputs, args.inputs);
-  Device device;
-  cudaError_t status = ReadDevice(&device);
+  Planned planned;
+  cudaError_t status = PlanProduct(args, &planned);
   if (status != cudaSuccess) return status;
-  const std::optional<GemmPlan> plan =
-      PlanGemm(args.format, order, args.outputs, args.rows, device);
-  if (!plan.has_value()) return cudaErrorInvalidValue;
-  const bool few_rows = plan->kernel == GemmKernel::kSkinny8 ||
-                        plan->kernel == GemmKernel::kSkinny16;
-  const bool last_adds = args.counters != nullptr && few_rows &&
-                         plan->apart == Apart::kSlices &&
-                         plan->blocks / order.slices <= kGemmCounters;
-  const bool apart = plan->apart != Apart::kNothing && !last_adds;
-
-  Product product = {};
-  product.weights = static_cast<const char*>(args.weights);
-  product.row_scales = args.scales;
-  product.activations = static_cast<const char*>(args.activations);
-  product.results = apart ? static_cast<float*>(args.workspace) : args.results;
-  product.residual = apart ? nullptr : args.residual;
-  product.parts = last_adds ? static_cast<float*>(args.workspace) : nullptr;
-  product.counters = last_adds ? args.counters : nullptr;
-  product.order = order;
-  product.outputs = args.outputs;
-  product.inputs = args.inputs;
-  product.rows = args.rows;
-  product.apart = plan->apart;
-
-  Queue on = queue;
-  on.overlap = queue.overlap && device.major >= 9;
-  if (const Wide wide = WideOf(args.format, plan->kernel);
+  const GemmPlan& plan = planned.plan;
+  const Product product = ProductOf(args, planned);
+  const Queue on = QueueOf(queue, planned);
+  if (const Wide wide = WideOf(args.format, plan.kernel);
       wide.function != nullptr) {
-    status = LaunchWide(on, wide, *plan, product);
+    status = LaunchWide(on, wide, plan, product);
   } else {
-    const Kernel kernel = KernelOf(args.format, plan->kernel);
+    const Kernel kernel = KernelOf(args.format, plan.kernel);
     status = LaunchKernel(on,
-                          {dim3(static_cast<unsigned>(plan->blocks)),
-                           kernel.threads, plan->shared_bytes},
+                          {dim3(static_cast<unsigned>(plan.blocks)),
+                           kernel.threads, plan.shared_bytes},
                           kernel.function, product);
   }
-  if (status != cudaSuccess || !apart) return status;
+  if (status != cudaSuccess || !planned.adds_apart()) return status;
 
   const size_t elements = size_t{1} * args.rows * args.outputs;
   // Overlaps only its own launch: it waits for the sums.
   return LaunchKernel(
       on, {BlocksFor(elements, kReduceThreads), kReduceThreads},
-      plan->apart == Apart::kChains ? ReduceKernel<kChains> : ReduceKernel<1>,
+      plan.apart == Apart::kChains ? ReduceKernel<kChains> : ReduceKernel<1>,
       product.results, args.results, args.scales, args.residual, elements,
-      args.outputs, order);
+      args.outputs, planned.order);
 }
 
 }  // namespace nacre::kernels::cuda

@@ -43,6 +43,7 @@ struct GemmArgs {
   // their slices. Null: a kernel of its own does. The bits are the same.
   unsigned* counters = nullptr;
   int outputs = 0;
+  int pairs_apart = kPlainPairs;  // gemm_layout.h: how weights are packed
   // That the order follows from, of a matrix of which this is a share; 0:
   // those above.
   int order_outputs = 0;

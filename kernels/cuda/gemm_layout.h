@@ -13,6 +13,12 @@
 // product with few rows lies together, in kilobytes, which is what memory is
 // fast at. What is missing at the edges is zeros.
 //
+// Outputs come in pairs, `pairs_apart` from each other: o and o + pairs_apart,
+// of every 2 pairs_apart outputs. A tile has 8 pairs that follow each other, so
+// that who has a tile has both of a pair. Of gate and up, stacked, pairs_apart
+// is half of the outputs; of heads whose halves turn, half of head_dim. Where
+// nothing asks for pairs it is 8: the 16 outputs of a tile follow each other.
+//
 // A block of bf16 is 2048 bytes, as it lies in shared memory. It has 16 outputs
 // of 128 bytes, the 16-byte vectors of each swapped by its number (Bf16Slot).
 //
@@ -52,6 +58,24 @@ inline constexpr int kVectorInputs = 8;  // bf16 of 16 bytes
 
 inline int GemmTiles(int outputs) {
   return (outputs + kTileOutputs - 1) / kTileOutputs;
+}
+
+inline constexpr int kPlainPairs = kTileOutputs / 2;
+
+// Whether outputs can be in such pairs.
+inline bool HavePairs(int outputs, int pairs_apart) {
+  return pairs_apart > 0 && pairs_apart % kPlainPairs == 0 &&
+         outputs % (2 * pairs_apart) == 0;
+}
+
+// The outputs of a tile: the first one, and that of row `row` of 16.
+NACRE_HOST_DEVICE constexpr int FirstOutput(int tile, int pairs_apart) {
+  const int pair = tile * kPlainPairs;
+  return pair + pair / pairs_apart * pairs_apart;
+}
+NACRE_HOST_DEVICE constexpr int OutputOf(int tile, int row, int pairs_apart) {
+  return FirstOutput(tile, pairs_apart) + row % kPlainPairs +
+         row / kPlainPairs * pairs_apart;
 }
 
 inline int GemmBlocks(int inputs) {

@@ -18,15 +18,13 @@
 #include "kernels/cuda/gemm_block.cuh"
 #include "kernels/cuda/gemm_order.h"
 #include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/gemm_skinny_results.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only gemm.cu includes this
-
-template <typename Weights>
-constexpr int kSkinnyThreads = kSkinnyGroups<Weights>* kSkinnyGroupThreads;
+namespace {  // only gemm.cu and gemm_pairs.cu include this
 
 // Walks over the (tile, block) pairs of one warp in the order of their use.
 struct Cursor {
@@ -39,14 +37,6 @@ struct Cursor {
       tile += tile_step;
     }
   }
-};
-
-// What of the product a warp computes.
-struct SkinnyShare {
-  int slice;
-  int slice_blocks;
-  int first_block;
-  int blocks;  // from there on
 };
 
 __device__ __forceinline__ SkinnyShare FindShare(const GemmOrder& order,
@@ -90,68 +80,6 @@ struct SkinnyCopies {
     }
   }
 };
-
-// Adds the chains of this thread's output in turn, and writes the sum.
-template <typename Weights, int kRowTiles>
-__device__ __forceinline__ void StoreTile(const Product& product,
-                                          const SkinnyShare& share, int tile,
-                                          const float4* tile_sums) {
-  const GemmOrder& order = product.order;
-  const int output = threadIdx.x % kTileOutputs;
-  const int row = threadIdx.x % kSkinnyGroupThreads / kTileOutputs;
-  const int column = tile * kTileOutputs + output;
-  if (row >= product.rows || column >= product.outputs) return;
-  // Where the instruction leaves element (output, row).
-  const int owner = row / 8 * 32 + output % 8 * 4 + row % 8 / 2;
-  const int part = output / 8 * 2 + row % 2;
-  const auto* const value =
-      reinterpret_cast<const float*>(tile_sums + owner) + part;
-  float total = value[0];
-#pragma unroll
-  for (int chain = 1; chain < kChains; ++chain) {
-    if (chain * order.chain_blocks < share.slice_blocks) {
-      total += value[chain * kRowTiles * 32 * 4];
-    }
-  }
-  if (Weights::kRowScales && order.slices == 1) {
-    total *= product.row_scales[column];
-  }
-  const size_t at = (static_cast<size_t>(share.slice) * product.rows + row) *
-                        product.outputs +
-                    column;
-  if (product.counters != nullptr) return __stcg(product.parts + at, total);
-  if (product.residual != nullptr) total += product.residual[at];
-  product.results[at] = total;
-}
-
-// Of the block that is the last of its tiles, one for each slice: adds the
-// slices in their order, as ReduceKernel does.
-template <typename Weights>
-__device__ __forceinline__ void AddSlices(const Product& product, int tiles) {
-  const int slices = product.order.slices;
-  const int walkers = gridDim.x / slices;
-  const int walker = blockIdx.x / slices;
-  const int tile_elements = kTileOutputs * product.rows;
-  const int elements = (tiles - walker + walkers - 1) / walkers * tile_elements;
-  const size_t slice_elements =
-      static_cast<size_t>(product.rows) * product.outputs;
-  for (int i = threadIdx.x; i < elements; i += kSkinnyThreads<Weights>) {
-    const int tile = walker + i / tile_elements * walkers;
-    const int column = tile * kTileOutputs + i % kTileOutputs;
-    if (column >= product.outputs) continue;
-    const int row = i % tile_elements / kTileOutputs;
-    const size_t at = static_cast<size_t>(row) * product.outputs + column;
-    const float* const first = product.parts + at;
-    float total = __ldcg(first);
-#pragma unroll 4
-    for (int slice = 1; slice < slices; ++slice) {
-      total += __ldcg(first + slice * slice_elements);
-    }
-    if (Weights::kRowScales) total *= product.row_scales[column];
-    if (product.residual != nullptr) total += product.residual[at];
-    product.results[at] = total;
-  }
-}
 
 // A warp's part of a block.
 template <typename Weights, int kRows>
@@ -247,11 +175,12 @@ struct SkinnyWarp {
   }
 };
 
-template <typename Weights, int kRows>
-__global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
-    SkinnyKernel(const Product product) {
+// The kernel; `results` says what becomes of a tile's sums.
+template <typename Weights, int kRows, typename Results>
+__device__ __forceinline__ void MultiplyFewRows(const Product& product,
+                                                const Results& results,
+                                                uint4* shared) {
   using Warp = SkinnyWarp<Weights, kRows>;
-  extern __shared__ uint4 shared[];
   const Warp warp(product, shared);
   const SkinnyCopies<Weights> copies = {product, warp.ring, warp.kept,
                                         warp.share.first_block, warp.lane};
@@ -261,6 +190,7 @@ __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
   // while those before it still need them.
   LaunchDependents();
   warp.FetchActivations(copies);
+  const auto place = results.FindPlace(product);
 
   int stage = 0;
   int buffer = 0;
@@ -274,7 +204,8 @@ __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
     } else {
       GroupBarrier<kSkinnyGroupThreads>(warp.group);
     }
-    StoreTile<Weights, Warp::kRowTiles>(product, warp.share, tile, tile_sums);
+    results.template StoreTile<Weights, Warp::kRowTiles>(
+        product, warp.share, tile, place, tile_sums);
     buffer ^= 1;
   }
   WaitCopies<0>();  // no copy may be under way when the block ends
@@ -286,7 +217,14 @@ __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
                       product.order.slices);
   }
   __syncthreads();  // all know
-  if (*last) AddSlices<Weights>(product, warp.tiles);
+  if (*last) results.template AddSlices<Weights>(product, warp.tiles);
+}
+
+template <typename Weights, int kRows>
+__global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
+    SkinnyKernel(const Product product) {
+  extern __shared__ uint4 shared[];
+  MultiplyFewRows<Weights, kRows>(product, PlainResults(), shared);
 }
 
 }  // namespace

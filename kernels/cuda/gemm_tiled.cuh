@@ -60,43 +60,38 @@ __device__ __forceinline__ TileAt FindTile(const Product& product) {
   return tile;
 }
 
-// Where part 0 of the four of a lane's sums of 16 outputs x 8 rows goes. Part 1
-// is a row on; 2 and 3 are 8 outputs on.
+// Where one of a lane's sums of 16 outputs x 8 rows goes. The next one of the
+// same output is a row on; the other two are of the other output of its pair.
 struct SumsAt {
   int output;
   int row;
   int rows;  // of the product
   int outputs;
 
-  __device__ __forceinline__ bool Has(int part) const {
-    return output + part / 2 * 8 < outputs && row + part % 2 < rows;
+  __device__ __forceinline__ bool Has(int next) const {
+    return output < outputs && row + next < rows;
   }
-  __device__ __forceinline__ size_t At(int part) const {
-    return static_cast<size_t>(row + part % 2) * outputs + output +
-           part / 2 * 8;
+  __device__ __forceinline__ size_t At(int next) const {
+    return static_cast<size_t>(row + next) * outputs + output;
   }
 };
 
-__device__ __forceinline__ float4 LoadSums(const float* from,
+__device__ __forceinline__ float2 LoadSums(const float* from,
                                            const SumsAt& at) {
-  float4 sums = {};
+  float2 sums = {};
   if (at.Has(0)) sums.x = from[at.At(0)];
   if (at.Has(1)) sums.y = from[at.At(1)];
-  if (at.Has(2)) sums.z = from[at.At(2)];
-  if (at.Has(3)) sums.w = from[at.At(3)];
   return sums;
 }
 
 __device__ __forceinline__ void StoreSumsAt(float* to, const SumsAt& at,
-                                            const float4& sums) {
+                                            const float2& sums) {
   if (at.Has(0)) to[at.At(0)] = sums.x;
   if (at.Has(1)) to[at.At(1)] = sums.y;
-  if (at.Has(2)) to[at.At(2)] = sums.z;
-  if (at.Has(3)) to[at.At(3)] = sums.w;
 }
 
-__device__ __forceinline__ float4 Plus(const float4& a, const float4& b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+__device__ __forceinline__ float2 Plus(const float2& a, const float2& b) {
+  return {a.x + b.x, a.y + b.y};
 }
 
 // Writes a warp's sums of a slice, or of a part, or adds them to those of the
@@ -104,60 +99,57 @@ __device__ __forceinline__ float4 Plus(const float4& a, const float4& b) {
 // other.
 template <typename Weights, int kOutputTiles, int kRowTiles>
 __device__ __forceinline__ void StoreSums(
-    const Product& product, int slice, int part, int first_output,
-    int first_row, float4 (&sum)[kOutputTiles][kRowTiles]) {
+    const Product& product, int slice, int part, int first_tile, int first_row,
+    float4 (&sum)[kOutputTiles][kRowTiles]) {
   const bool whole =
       product.apart == Apart::kNothing && slice == product.order.slices - 1;
   const bool add = product.apart == Apart::kNothing && slice > 0;
   const float* const residual = whole ? product.residual : nullptr;
   float* const results =
       product.results + size_t{1} * part * product.rows * product.outputs;
-  int lane = threadIdx.x % 32;
-  // Keeps the compiler from computing addresses long before, in registers that
-  // the loop over blocks needs.
-  asm volatile("" : "+r"(lane));
-  const auto at = [&](int i, int j) {
-    return SumsAt{first_output + i * kTileOutputs + lane / 4,
-                  first_row + j * 8 + lane % 4 * 2, product.rows,
-                  product.outputs};
-  };
 #pragma unroll
-  for (int i = 0; i < kOutputTiles; ++i) {
+  for (int i = 0; i < 2 * kOutputTiles; ++i) {
+    int lane = threadIdx.x % 32;
+    // Keeps the compiler from computing addresses long before, in registers
+    // that the loop over blocks, or the sums of other outputs, need.
+    asm volatile("" : "+r"(lane));
+    const int other = i % 2;  // of a pair
+    const int output = FirstOutput(first_tile + i / 2, product.pairs_apart) +
+                       other * product.pairs_apart + lane / 4;
+    const auto at = [&](int j) {
+      return SumsAt{output, first_row + j * 8 + lane % 4 * 2, product.rows,
+                    product.outputs};
+    };
+    float2 of[kRowTiles];
+#pragma unroll
+    for (int j = 0; j < kRowTiles; ++j) {
+      const float4& all = sum[i / 2][j];
+      of[j] = other == 0 ? float2{all.x, all.y} : float2{all.z, all.w};
+    }
     if (add) {
-      float4 before[kRowTiles];
+      float2 before[kRowTiles];
 #pragma unroll
-      for (int j = 0; j < kRowTiles; ++j) {
-        before[j] = LoadSums(results, at(i, j));
-      }
+      for (int j = 0; j < kRowTiles; ++j) before[j] = LoadSums(results, at(j));
 #pragma unroll
-      for (int j = 0; j < kRowTiles; ++j)
-        sum[i][j] = Plus(before[j], sum[i][j]);
+      for (int j = 0; j < kRowTiles; ++j) of[j] = Plus(before[j], of[j]);
     }
     if (whole && Weights::kRowScales) {
-      const int output = at(i, 0).output;
-      const float low =
+      const float scale =
           output < product.outputs ? product.row_scales[output] : 0;
-      const float high =
-          output + 8 < product.outputs ? product.row_scales[output + 8] : 0;
 #pragma unroll
       for (int j = 0; j < kRowTiles; ++j) {
-        float4& to = sum[i][j];
-        to = {to.x * low, to.y * low, to.z * high, to.w * high};
+        of[j] = {of[j].x * scale, of[j].y * scale};
       }
     }
     if (residual != nullptr) {
-      float4 added[kRowTiles];
+      float2 added[kRowTiles];
 #pragma unroll
-      for (int j = 0; j < kRowTiles; ++j) {
-        added[j] = LoadSums(residual, at(i, j));
-      }
+      for (int j = 0; j < kRowTiles; ++j) added[j] = LoadSums(residual, at(j));
 #pragma unroll
-      for (int j = 0; j < kRowTiles; ++j) sum[i][j] = Plus(sum[i][j], added[j]);
+      for (int j = 0; j < kRowTiles; ++j) of[j] = Plus(of[j], added[j]);
     }
 #pragma unroll
-    for (int j = 0; j < kRowTiles; ++j) {
-      StoreSumsAt(results, at(i, j), sum[i][j]);
-    }
+    for (int j = 0; j < kRowTiles; ++j) StoreSumsAt(results, at(j), of[j]);
   }
 }
 
@@ -273,8 +265,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     AddChain(first_chain, sum, total);
     first_chain = false;
     if (block + 1 == slice_end) {
-      StoreSums<Weights>(product, slice, tile.part,
-                         (tile.output + warp_output) * kTileOutputs,
+      StoreSums<Weights>(product, slice, tile.part, tile.output + warp_output,
                          tile.row + warp_row * 8, total);
       ++slice;
       slice_end = min(end, slice_end + order.slice_blocks);

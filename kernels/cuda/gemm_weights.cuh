@@ -37,6 +37,7 @@ struct Product {
   unsigned* counters;
   GemmOrder order;
   int outputs;
+  int pairs_apart;  // gemm_layout.h
   int inputs;
   int rows;
   Apart apart;  // what has blocks and results of its own

@@ -165,8 +165,7 @@ __device__ __forceinline__ void RunConsumer(
     // int8 has no register for that.
     asm volatile("" : "+r"(part));
     StoreSums<Weights, 1, Tile::kRows / 8>(product, slice, part,
-                                           (tile.output + warp) * kTileOutputs,
-                                           tile.row, total);
+                                           tile.output + warp, tile.row, total);
   }
 }
 

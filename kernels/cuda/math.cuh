@@ -37,6 +37,11 @@ __device__ __forceinline__ float Exp(float x) {
          __int_as_float((power - half + 127) << 23);
 }
 
+// silu(gate) * up.
+__device__ __forceinline__ float Gated(float gate, float up) {
+  return gate / (1.0f + Exp(-gate)) * up;
+}
+
 // 2^x of x <= 0 within 4 units in the last place, where what follows rounds
 // more than that: no branch, 12 instructions. 0 below 2^-126, NaN of NaN.
 __device__ __forceinline__ float Exp2Below0(float x) {

@@ -12,18 +12,23 @@ constexpr int kThreads = 256;
 // A thread for each vector of 8 inputs.
 __global__ void __launch_bounds__(kThreads)
     UnpackKernel(const uint4* packed, size_t count, int vectors,
-                 size_t tile_vectors, uint4* out) {
+                 size_t tile_vectors, int pairs_apart, uint4* out) {
   LaunchDependents();
   WaitForPrevious();
   constexpr int kBlockVectors = kBlockInputs / kVectorInputs;
   const size_t i = size_t{kThreads} * blockIdx.x + threadIdx.x;
   if (i >= count) return;
-  const size_t output = i / vectors;
+  const int output = static_cast<int>(i / vectors);
   const int vector = static_cast<int>(i % vectors);
+  const int in_pairs = output % (2 * pairs_apart);  // of these as many
+  const int other = in_pairs / pairs_apart;         // 1: the second of its pair
+  const int pair =
+      output / (2 * pairs_apart) * pairs_apart + in_pairs % pairs_apart;
+  const size_t tile = pair / kPlainPairs;
   const size_t block = static_cast<size_t>(vector / kBlockVectors) *
                        kTileOutputs * kBlockVectors;
-  out[i] = packed[output / kTileOutputs * tile_vectors + block +
-                  Bf16Slot(static_cast<int>(output % kTileOutputs),
+  out[i] = packed[tile * tile_vectors + block +
+                  Bf16Slot(pair % kPlainPairs + other * kPlainPairs,
                            vector % kBlockVectors)];
 }
 
@@ -40,14 +45,14 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 cudaError_t UnpackRows(const Queue& queue, const void* packed, int outputs,
-                       int inputs, uint16_t* out) {
+                       int inputs, int pairs_apart, uint16_t* out) {
   const int vectors = inputs / kVectorInputs;
   const size_t count =
       static_cast<size_t>(outputs) * static_cast<size_t>(vectors);
   return LaunchKernel(
       queue, {BlocksFor(count, kThreads), kThreads}, UnpackKernel,
       static_cast<const uint4*>(packed), count, vectors,
-      PackedTileBytes(GemmFormat::kBf16, inputs) / sizeof(uint4),
+      PackedTileBytes(GemmFormat::kBf16, inputs) / sizeof(uint4), pairs_apart,
       reinterpret_cast<uint4*>(out));
 }
 

@@ -15,9 +15,10 @@
 namespace nacre::kernels::cuda {
 
 // Weights of GemmFormat::kBf16 (gemm_layout.h), row after row.
-//   packed as of GemmArgs, out bf16 [outputs, inputs]; inputs a multiple of 8
+//   packed, pairs_apart as of GemmArgs, out bf16 [outputs, inputs]; inputs a
+//   multiple of 8
 cudaError_t UnpackRows(const Queue& queue, const void* packed, int outputs,
-                       int inputs, uint16_t* out);
+                       int inputs, int pairs_apart, uint16_t* out);
 
 // out = x + residual, or x where that is null.   x, residual, out [count]
 cudaError_t CopyAndAdd(const Queue& queue, const float* x,

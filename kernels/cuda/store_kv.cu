@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/head_in_cache.cuh"
 #include "kernels/cuda/kv_address.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/paged_kv.h"
@@ -10,47 +11,6 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kRotateThreads = 64;  // pairs of a head of 128
-
-// One KV head of one position.
-template <typename Element>
-class HeadInCache {
- public:
-  __device__ HeadInCache(const PagedRows& rows, const PagedKv& kv, int row,
-                         int head)
-      : kv_(kv),
-        place_(
-            FindPosition(kv, RowPath(rows, row), rows.positions[row], head)) {}
-  __device__ HeadInCache(const PagedKv& kv, KvSlot slot, int head)
-      : kv_(kv),
-        place_(FindHead(
-            kv, make_int2(slot / kv.block_size, slot % kv.block_size), head)) {}
-
-  __device__ void StoreKey(int d, float value) const { Store(value, Key(d)); }
-  __device__ void StoreValue(int d, float value) const {
-    Store(value, Value(d));
-  }
-  // Element d of a key, and of a value.
-  __device__ Element* Key(int d) const {
-    // Elements of one position that lie together in a key.
-    constexpr int kPerWord = sizeof(float) / sizeof(Element);
-    const size_t word =
-        static_cast<size_t>(d / kPerWord) * kv_.block_size + place_.offset;
-    return Elements() + place_.keys + word * kPerWord + d % kPerWord;
-  }
-  __device__ Element* Value(int d) const {
-    const ValueColumn column = FindColumn(kv_, d);
-    return Elements() + place_.values + column.begin +
-           static_cast<size_t>(place_.offset) * column.width;
-  }
-
- private:
-  __device__ Element* Elements() const {
-    return static_cast<Element*>(kv_.blocks);
-  }
-
-  const PagedKv& kv_;
-  const KvPlace place_;
-};
 
 // One block for each pair of a row (x) and a KV head (y).
 template <typename Element>

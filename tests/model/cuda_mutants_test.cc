@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -60,15 +59,14 @@ bool AppendLogits(const std::string& folder, const std::vector<int>& steps,
   return true;
 }
 
-// With weights of each type, on each kind of device.
+// On each kind of device.
 std::vector<uint32_t> LogitsOf(const std::string& folder,
-                               const std::vector<int>& steps) {
+                               const std::vector<int>& steps,
+                               const std::vector<kernels::WeightType>& types) {
   std::vector<uint32_t> bits;
   for (const int major : {9, 10}) {
     kernels::cuda::emulation::settings.major = major;
-    for (const auto weights :
-         {kernels::WeightType::kBF16, kernels::WeightType::kInt8,
-          kernels::WeightType::kInt4}) {
+    for (const kernels::WeightType weights : types) {
       if (!AppendLogits(folder, steps, weights, &bits)) return {};
     }
   }
@@ -88,29 +86,46 @@ std::vector<std::string> Mutants(const std::string& names, bool of_experts) {
 class CudaMutants : public ::testing::TestWithParam<std::string> {
  protected:
   struct Case {
-    bool limits;
-    bool slices;
+    std::string kind;  // how the mutant's name begins, of some
     std::string folder;
-    std::vector<int> steps;  // rows of each
+    std::vector<int> steps = {70, 1, 1, 9};  // rows of each
+    std::vector<kernels::WeightType> weights = {kernels::WeightType::kBF16,
+                                                kernels::WeightType::kInt8,
+                                                kernels::WeightType::kInt4};
   };
 
   // Limits: the product after attention needs more shared memory than those
-  // before and after it, on a device that has little. Last blocks: the head
-  // has four slices, so that logits show their order.
+  // before and after it, on a device that has little. Last blocks: products
+  // have four slices, also the head, so that logits show their order. Fused
+  // kernels: contexts of one split and two, biases, two heads of keys.
   static Case CaseOf(const std::string& mutant) {
-    const bool limits = mutant.rfind("limit_", 0) == 0;
-    const bool slices = mutant.rfind("last_", 0) == 0;
-    Case found = {
-        limits, slices, nacre::testing::TestFolder("mutants"), {70, 1, 1, 9}};
-    if (limits || slices) found.steps = {2, 1, 1};
-    nacre::testing::WriteTinyCheckpoint({.hidden_size = slices ? 4096 : 64,
-                                         .intermediate_size = 136,
-                                         .num_hidden_layers = 1,
-                                         .num_attention_heads = slices ? 2 : 16,
-                                         .num_key_value_heads = 1,
-                                         .head_dim = 64,
-                                         .dtype = kernels::DType::kBF16},
-                                        found.folder);
+    Case found;
+    found.folder = nacre::testing::TestFolder("mutants");
+    for (const char* const kind : {"limit_", "last_", "fused_"}) {
+      if (absl::StartsWith(mutant, kind)) found.kind = kind;
+    }
+    nacre::testing::TinyCheckpoint model = {.hidden_size = 64,
+                                            .intermediate_size = 136,
+                                            .num_hidden_layers = 1,
+                                            .num_attention_heads = 16,
+                                            .num_key_value_heads = 1,
+                                            .head_dim = 64,
+                                            .dtype = kernels::DType::kBF16};
+    if (found.kind == "fused_") {
+      model.architecture = "Qwen2ForCausalLM";
+      model.num_attention_heads = 4;
+      model.num_key_value_heads = 2;
+      model.head_dim = 16;
+      found.steps = {124, 9, 1};
+      found.weights = {kernels::WeightType::kBF16, kernels::WeightType::kFp8};
+    } else if (!found.kind.empty()) {
+      found.steps = {2, 1, 1};
+    }
+    if (found.kind == "last_") {
+      model.hidden_size = 4096;
+      model.num_attention_heads = 2;
+    }
+    nacre::testing::WriteTinyCheckpoint(model, found.folder);
     return found;
   }
 
@@ -124,10 +139,11 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
     const pid_t child = fork();
     if (child == 0) {
       active_mutant = mutant;
-      if (of.limits) {
+      if (of.kind == "limit_") {
         kernels::cuda::emulation::settings.shared_limit = 120 << 10;
       }
-      const std::vector<uint32_t> bits = LogitsOf(of.folder, of.steps);
+      const std::vector<uint32_t> bits =
+          LogitsOf(of.folder, of.steps, of.weights);
       std::FILE* const file = fdopen(ends[1], "wb");
       std::fwrite(bits.data(), sizeof(uint32_t), bits.size(), file);
       std::_Exit(std::fclose(file));
@@ -144,12 +160,10 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(CudaMutants, IsFound) {
-  // By what a case is made of.
-  using Key = std::tuple<bool, bool, std::vector<int>>;
-  static auto& all = *new std::map<Key, std::vector<uint32_t>>();
+  // By the kind of a case.
+  static auto& all = *new std::map<std::string, std::vector<uint32_t>>();
   const Case of = CaseOf(GetParam());
-  const auto [right, is_new] =
-      all.try_emplace(Key(of.limits, of.slices, of.steps));
+  const auto [right, is_new] = all.try_emplace(of.kind);
   if (is_new) right->second = Logits("", of);
   EXPECT_FALSE(right->second.empty());
   EXPECT_NE(Logits(GetParam(), of), right->second);
@@ -160,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMutants,
                          [](const auto& info) { return info.param; });
 
 TEST_F(CudaMutants, AreNotFoundWhereThereIsNone) {
-  for (const std::string mutant : {"", "limit_", "last_"}) {
+  for (const std::string mutant : {"", "limit_", "last_", "fused_"}) {
     const Case of = CaseOf(mutant);
     const std::vector<uint32_t> right = Logits("", of);
     EXPECT_GT(right.size(), 1000u);

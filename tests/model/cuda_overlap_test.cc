@@ -25,6 +25,7 @@ struct Case {
   const char* name;
   const char* type;  // of weights, keys and values
   int intermediate_size;
+  int head_dim;
   int prompt;
   size_t least_kernels;  // that follow another kernel
 };
@@ -35,7 +36,9 @@ class OverlapTest : public ::testing::TestWithParam<Case> {
     emulation::ResetDevice();
     const std::string dir = nacre::testing::TestFolder("overlap");
     nacre::testing::WriteTinyCheckpoint(
-        {.intermediate_size = GetParam().intermediate_size}, dir);
+        {.intermediate_size = GetParam().intermediate_size,
+         .head_dim = GetParam().head_dim},
+        dir);
     kernels::BackendOptions options;
     options.kind = "cuda";
     options.weights = GetParam().type;
@@ -97,13 +100,14 @@ TEST_P(OverlapTest, AWaitThatComesTooLateIsNoticed) {
 
 // Prompts are longer than a split of attention. The last product of a wide
 // layer is in slices: of a prompt a kernel adds them, of few rows the last
-// block does.
-INSTANTIATE_TEST_SUITE_P(Cases, OverlapTest,
-                         ::testing::Values(Case{"F32", "f32", 100, 130, 8},
-                                           Case{"BF16", "bf16", 100, 130, 13},
-                                           Case{"Slices", "bf16", 2048, 20,
-                                                11}),
-                         [](const auto& info) { return info.param.name; });
+// block does. Products of outputs in pairs gate and turn.
+INSTANTIATE_TEST_SUITE_P(
+    Cases, OverlapTest,
+    ::testing::Values(Case{"F32", "f32", 100, 10, 130, 8},
+                      Case{"BF16", "bf16", 100, 10, 130, 13},
+                      Case{"Slices", "bf16", 2048, 10, 20, 11},
+                      Case{"Pairs", "bf16", 104, 16, 130, 14}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace nacre::model

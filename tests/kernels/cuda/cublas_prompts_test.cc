@@ -32,11 +32,14 @@ class CublasPromptsTest : public CublasTest {
   void Prepare(int outputs, int inputs) {
     Prepare(outputs, inputs, RandomFloats(Elements(outputs, inputs), 1));
   }
-  void Prepare(int outputs, int inputs, std::vector<float> values) {
+  void Prepare(int outputs, int inputs, std::vector<float> values,
+               int pairs_apart = 0) {
     outputs_ = outputs;
     inputs_ = inputs;
     const UnalignedMatrix w(std::move(values), outputs, inputs, DType::kBF16);
-    weights_ = *backend_->Pack({w.host()});
+    PackHints hints;
+    hints.pairs_apart = pairs_apart;
+    weights_ = *backend_->PackFor({w.host()}, hints);
     ASSERT_EQ(backend_->prompt_products()->Add(weights_.get()),
               absl::OkStatus());
   }
@@ -110,6 +113,19 @@ TEST_F(CublasPromptsTest, MultipliesWhatOurKernelsMultiply) {
     const auto own = Product(x, {});
     EXPECT_GT(*std::max_element(own.begin(), own.end()), 3);
     EXPECT_EQ(own, Product(x, {{0, 3, 5}})) << outputs << " x " << inputs;
+  }
+}
+
+TEST_F(CublasPromptsTest, OutputsInPairsAreWhereTheyAlwaysAre) {
+  const auto values = RandomFloats(Elements(96, 40), 1);
+  const auto x = RandomFloats(Elements(5, 40), 2);
+  Prepare(96, 40, values);
+  const auto own = Product(x, {});
+  const auto prompt = Product(x, {{0, 3, 5}});
+  for (const int pairs_apart : {8, 24, 48}) {
+    Prepare(96, 40, values, pairs_apart);
+    EXPECT_TRUE(SameBits(Product(x, {}), own)) << pairs_apart;
+    EXPECT_TRUE(SameBits(Product(x, {{0, 3, 5}}), prompt)) << pairs_apart;
   }
 }
 
@@ -218,6 +234,42 @@ TEST_F(CublasPromptsTest, FusedOpsAreTheSame) {
   };
   backend_->prompt_products()->SetRows({{{1, 250, 4}}});
   EXPECT_TRUE(SameBits(run(true), run(false)));
+  backend_->prompt_products()->SetRows({});
+}
+
+// Products of pairs take no rows of prompts.
+TEST_F(CublasPromptsTest, GatesOfPromptsAreTheSame) {
+  Prepare(32, 16, RandomFloats(Elements(32, 16), 1), 16);
+  const auto gate_up = std::move(weights_);
+  Prepare(20, 16);
+  const int rows = 6;
+  const auto x = OnDevice(RandomFloats(Elements(rows, 16), 2));
+  const auto norm = OnDevice(RandomFloats(16, 3));
+  const auto residual = OnDevice(RandomFloats(Elements(rows, 20), 4));
+  const auto normed = OnDevice(std::vector<float>(Elements(rows, 16)));
+  const auto between = OnDevice(std::vector<float>(Elements(rows, 32)));
+  const auto gated = OnDevice(std::vector<float>(Elements(rows, 16)));
+  const auto out = OnDevice(std::vector<float>(Elements(rows, 20)));
+  const NormedRows in = {x->f32(), rows, norm->f32(), 1e-5f, normed->f32()};
+  const GateScratch scratch = {between->f32(), gated->f32()};
+  const auto run = [&](bool fused) {
+    if (fused) {
+      backend_->NormSiluMatMulAdd(in, *gate_up, *weights_, residual->f32(),
+                                  scratch, out->f32());
+    } else {
+      backend_->Backend::NormSiluMatMulAdd(
+          in, *gate_up, *weights_, residual->f32(), scratch, out->f32());
+    }
+    std::vector<float> y(Elements(rows, 20));
+    backend_->CopyToHost(out->data(), y.size() * sizeof(float), y.data());
+    return y;
+  };
+  const auto own = run(false);
+  EXPECT_TRUE(SameBits(run(true), own));
+  backend_->prompt_products()->SetRows({{{1, 250, 4}}});
+  const auto prompt = run(false);
+  EXPECT_TRUE(SameBits(run(true), prompt));
+  EXPECT_FALSE(SameBits(prompt, own));
   backend_->prompt_products()->SetRows({});
 }
 

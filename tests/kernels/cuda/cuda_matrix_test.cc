@@ -108,6 +108,54 @@ TEST_F(CudaMatrixTest, TheFirstOfSeveralBadWeightsIsNamed) {
               HasSubstr("weight [37, 5] is nan"));
 }
 
+// In two parts, as gate and up.
+TEST_F(CudaMatrixTest, OutputsInPairsAreWhereTheyBelong) {
+  constexpr int kOutputs = 96, kInputs = 200, kApart = 48;
+  const HostMatrix first = {DType::kF32, values_.data(), kApart, kInputs};
+  HostMatrix second = first;
+  second.data = values_.data() + size_t{kApart} * kInputs;
+  PackHints hints;
+  hints.pairs_apart = kApart;
+  const auto create = [&](WeightType type) {
+    return CudaMatrix::Create({first, second}, type, device_.get(),
+                              staging_.get(), hints);
+  };
+  const auto matrix = *create(WeightType::kBF16);
+  EXPECT_EQ(matrix->pairs_apart(), kApart);
+  const size_t tile_bytes = PackedTileBytes(GemmFormat::kBf16, kInputs);
+  const std::vector<char> bytes = Download(*matrix, 6 * tile_bytes);
+  const size_t columns =
+      static_cast<size_t>(GemmBlocks(kInputs)) * kBlockInputs;
+  for (int place = 0; place < kOutputs; ++place) {
+    const std::vector<uint16_t> tile = ReadBf16Tile(
+        kInputs, bytes.data() + static_cast<size_t>(place / 16) * tile_bytes);
+    const int output = OutputOf(place / 16, place % 16, kApart);
+    for (size_t i = 0; i < kInputs; ++i) {
+      ASSERT_EQ(tile[static_cast<size_t>(place % 16) * columns + i],
+                ToBF16(values_[static_cast<size_t>(output) * kInputs + i]))
+          << output << " " << i;
+    }
+  }
+  // Scales of fp8 stand as results do.
+  const auto scales = [&](const CudaMatrix& of) {
+    std::vector<float> found(kOutputs);
+    EXPECT_EQ(cudaMemcpy(found.data(), of.scales(), kOutputs * sizeof(float),
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return found;
+  };
+  const auto in_pairs = scales(**create(WeightType::kFp8));
+  hints.pairs_apart = 0;
+  EXPECT_EQ(scales(**create(WeightType::kFp8)), in_pairs);
+  hints.pairs_apart = 20;  // no multiple of 8
+  EXPECT_EQ((*create(WeightType::kBF16))->pairs_apart(), kPlainPairs);
+  // Bad weights are named as they are.
+  hints.pairs_apart = kApart;
+  values_[61 * kInputs + 5] = std::nanf("");
+  EXPECT_THAT(std::string(create(WeightType::kInt8).status().message()),
+              HasSubstr("weight [61, 5] is nan"));
+}
+
 TEST_F(CudaMatrixTest, BytesAreWhatItTakes) {
   const HostMatrix part = {DType::kF32, values_.data(), kRows, kCols};
   for (const WeightType type :

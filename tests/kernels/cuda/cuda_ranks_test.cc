@@ -254,8 +254,8 @@ TEST_F(CudaDevicesTest, SharesOfOutputsHaveTheBitsOfTheWhole) {
   const Values w = RandomFloats(kShare * kCols, 8);
   const auto backend = OnDevice("bf16", 0);
   const auto product = [&](int first, int rows, int shares) {
-    const auto packed = backend->PackShare(
-        {{DType::kF32, w.data() + Area(first, kCols), rows, kCols}}, shares);
+    const auto packed = backend->PackFor(
+        {{DType::kF32, w.data() + Area(first, kCols), rows, kCols}}, {shares});
     EXPECT_TRUE(packed.ok()) << packed.status();
     return Product(backend.get(), x, 1, **packed);
   };
@@ -277,9 +277,9 @@ TEST_F(CudaDevicesTest, AShareHasTheBitsOfAMatrixThatIsNotSplit) {
       Product(backend.get(), x, 1,
               **backend->Pack({{DType::kF32, w.data(), kOutputs, kCols}}));
   for (const int first : {0, kOutputs - kShare}) {
-    const auto share = backend->PackShare(
+    const auto share = backend->PackFor(
         {{DType::kF32, w.data() + Area(first, kCols), kShare, kCols}},
-        kOutputs / kShare);
+        {kOutputs / kShare});
     ASSERT_TRUE(share.ok()) << share.status();
     EXPECT_EQ(Product(backend.get(), x, 1, **share),
               Block(whole, kOutputs, 0, 1, first, kShare));
@@ -294,7 +294,7 @@ TEST_P(CudaRanksTest, RanksPackSharesOfOutputs) {
   const HostMatrix share = {DType::kF32, w.data(), kShare, kCols};
   const auto plain = OnDevice("bf16", 0);
   const Values expected =
-      Product(plain.get(), x, 1, **plain->PackShare({share}, count));
+      Product(plain.get(), x, 1, **plain->PackFor({share}, {count}));
   EXPECT_NE(Product(plain.get(), x, 1, **plain->Pack({share})), expected);
   Ranks ranks(count, "bf16", GetParam());
   OnEveryRank(count, [&](int rank) {

@@ -54,8 +54,11 @@ class GuardedBuffer {
 
 class Case {
  public:
-  Case(GemmFormat format, const Shape& shape, int rows, uint64_t seed)
+  // With pairs, outputs have the weights that lie in their place without.
+  Case(GemmFormat format, const Shape& shape, int rows, uint64_t seed,
+       int pairs_apart = kPlainPairs)
       : format_(format),
+        pairs_apart_(pairs_apart),
         shape_(shape),
         rows_(rows),
         weights_(MakeWeights(format, shape, seed)),
@@ -70,15 +73,24 @@ class Case {
     for (size_t i = 0; i < activations_.size(); ++i) {
       activations_[i] = RandomBf16(seed + 1, i);
     }
+    for (size_t i = 0; i < weights_.scales.size(); ++i) {
+      scales_.resize(weights_.scales.size());
+      scales_[OutputAt(i)] = weights_.scales[i];
+    }
     device_weights_.Set(weights_.device.data(), weights_.device.size());
-    device_scales_.Set(weights_.scales.data(),
-                       sizeof(float) * weights_.scales.size());
+    device_scales_.Set(scales_.data(), sizeof(float) * scales_.size());
     SetActivations(activations_);
     Check(cudaMemset(counters_.as(), 0, counters_.bytes()), "counters");
   }
 
   void SetActivations(const std::vector<uint16_t>& activations) {
     device_activations_.Set(activations.data(), 2 * activations.size());
+  }
+
+  // The output whose weights lie in place `place`.
+  size_t OutputAt(size_t place) const {
+    return OutputOf(static_cast<int>(place / kTileOutputs),
+                    static_cast<int>(place % kTileOutputs), pairs_apart_);
   }
 
   // From now on the last block adds slices, where rows are few.
@@ -95,6 +107,7 @@ class Case {
     args.workspace = workspace_.as();
     if (last_adds_) args.counters = counters_.as<unsigned>();
     args.outputs = shape_.outputs;
+    args.pairs_apart = pairs_apart_;
     args.inputs = shape_.inputs;
     args.rows = rows;
     return args;
@@ -141,9 +154,11 @@ class Case {
 
  private:
   GemmFormat format_;
+  int pairs_apart_;
   Shape shape_;
   int rows_;
   HostWeights weights_;
+  std::vector<float> scales_;
   std::vector<uint16_t> activations_;
   GuardedBuffer device_weights_, device_scales_, device_activations_;
   DeviceBuffer results_, workspace_;

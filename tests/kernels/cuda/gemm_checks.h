@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "kernels/cuda/gemm.h"
@@ -98,6 +99,31 @@ inline void CheckShape(GemmFormat format, const Shape& shape,
               GemmOrderOf(shape.outputs, shape.inputs).slices, error);
 }
 
+// Pairs of outputs: the results of the same weights without, elsewhere.
+inline void CheckPairs(GemmFormat format, const Shape& shape, int pairs_apart,
+                       const std::vector<int>& row_counts, uint64_t seed) {
+  const int most = *std::max_element(row_counts.begin(), row_counts.end());
+  Case plain(format, shape, most, seed);
+  Case paired(format, shape, most, seed, pairs_apart);
+  const size_t outputs = shape.outputs;
+  for (const int rows : row_counts) {
+    for (const bool last_adds : {false, true}) {
+      plain.SetLastAdds(last_adds);
+      paired.SetLastAdds(last_adds);
+      const std::vector<float> expected = plain.Run(0, rows);
+      const std::vector<float> results = paired.Run(0, rows);
+      bool same = true;
+      for (size_t i = 0; i < rows * outputs; ++i) {
+        const size_t at = i / outputs * outputs + paired.OutputAt(i % outputs);
+        same =
+            same && std::memcmp(&results[at], &expected[i], sizeof(float)) == 0;
+      }
+      EXPECT(same, "%s %d x %d, %d rows: outputs in pairs, %d apart, differ",
+             NameOf(format), shape.outputs, shape.inputs, rows, pairs_apart);
+    }
+  }
+}
+
 inline void CheckWorkspaces() {
   EXPECT(GemmWorkspaceBytes(GemmFormat::kBf16, 14336, 4096, 5000) == 0,
          "one slice needs none");
@@ -137,6 +163,9 @@ inline void CheckRefusals() {
   EXPECT(refused([](auto& args) { args.activations = nullptr; }), "null");
   EXPECT(refused([](auto& args) { args.results = nullptr; }), "null");
   EXPECT(refused([](auto& args) { args.workspace = nullptr; }), "workspace");
+  EXPECT(refused([](auto& args) { args.pairs_apart = 0; }), "no pairs");
+  EXPECT(refused([](auto& args) { args.pairs_apart = 12; }), "half a tile");
+  EXPECT(refused([](auto& args) { args.pairs_apart = 24; }), "no whole pairs");
   EXPECT(refused([](auto& args) { args.format = GemmFormat::kFp8; }),
          "fp8 without scales");
   EXPECT(refused([](auto& args) { args.scales = args.results; }),

@@ -123,6 +123,16 @@ TEST_P(GemmEmulatedTest, NoKernelAddsWhatTheLastBlockDoes) {
   EXPECT_EQ(launches(17), 2);  // tiles
 }
 
+// Of halves of heads, and of gate and up; in all kinds of tiles and slices.
+TEST_P(GemmEmulatedTest, OutputsInPairs) {
+  settings.multiprocessors = 3;
+  CheckPairs(GetParam(), {96, 2056}, 24, {1, 9, 17, 40}, 19);
+  CheckPairs(GetParam(), {80, 136}, 40, {3, 16, 32, 70}, 20);
+  settings.multiprocessors = 1;
+  CheckPairs(GetParam(), {208, 72}, 104, {33, 130}, 21);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k128x128));
+}
+
 TEST_P(GemmEmulatedTest, LargeTiles) {
   settings.multiprocessors = 1;
   CheckShape(GetParam(), {130, 584}, {1, 32, 33, 64}, 100, 11);
@@ -196,6 +206,15 @@ TEST_P(GemmWideTest, SlicesApart) {
   CheckShape(GetParam(), {72, 2120}, {1, 16, 30, 50}, 65, 10);
   EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide64x32));
   EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide64x64));
+}
+
+TEST_P(GemmWideTest, OutputsInPairs) {
+  settings.multiprocessors = 3;
+  CheckPairs(GetParam(), {96, 2056}, 24, {17, 40}, 19);
+  CheckPairs(GetParam(), {80, 136}, 40, {32, 70}, 20);
+  settings.multiprocessors = 1;
+  CheckPairs(GetParam(), {208, 72}, 104, {33, 130}, 21);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide128x128));
 }
 
 TEST_P(GemmWideTest, LargeTiles) {

@@ -1,6 +1,7 @@
 #include "kernels/cuda/gemm_layout.h"
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -22,6 +23,43 @@ TEST(GemmLayoutTest, Bytes) {
   EXPECT_EQ(GemmWeightBytes(GemmFormat::kInt8, 17, 72), 2u * 2 * 1056);
   EXPECT_EQ(GemmWeightBytes(GemmFormat::kFp8, 1 << 20, 1 << 14),
             size_t{1} << 34);
+}
+
+TEST(GemmLayoutTest, ATileHasOutputsThatFollowEachOther) {
+  for (int output = 0; output < 50; ++output) {
+    EXPECT_EQ(OutputOf(output / 16, output % 16, kPlainPairs), output);
+  }
+}
+
+TEST(GemmLayoutTest, ATileHasPairsOfOutputs) {
+  // Two heads of 48, whose halves turn.
+  EXPECT_EQ(OutputOf(0, 0, 24), 0);
+  EXPECT_EQ(OutputOf(0, 7, 24), 7);
+  EXPECT_EQ(OutputOf(0, 8, 24), 24);
+  EXPECT_EQ(OutputOf(2, 7, 24), 23);
+  EXPECT_EQ(OutputOf(2, 15, 24), 47);
+  EXPECT_EQ(OutputOf(3, 0, 24), 48);
+  EXPECT_EQ(OutputOf(5, 15, 24), 95);
+  // Each output has one place.
+  for (const int pairs_apart : {8, 16, 24, 48}) {
+    std::set<int> outputs;
+    for (int i = 0; i < 96; ++i) {
+      outputs.insert(OutputOf(i / 16, i % 16, pairs_apart));
+    }
+    EXPECT_EQ(outputs.size(), 96u);
+    EXPECT_EQ(*outputs.rbegin(), 95);
+    // A tile of none.
+    EXPECT_GE(FirstOutput(6, pairs_apart), 96);
+  }
+}
+
+TEST(GemmLayoutTest, WhichOutputsHavePairs) {
+  EXPECT_TRUE(HavePairs(96, 48));
+  EXPECT_TRUE(HavePairs(96, 24));
+  EXPECT_FALSE(HavePairs(96, 32));  // in one and a half
+  EXPECT_FALSE(HavePairs(24, 12));
+  EXPECT_FALSE(HavePairs(96, 0));
+  EXPECT_FALSE(HavePairs(96, -8));
 }
 
 TEST(GemmLayoutTest, Int8TileOfAnySize) {

@@ -94,6 +94,8 @@ int Main(int argc, char** argv) {
     }
     CheckShape(format, {40, 2600}, quick ? few : every, 300, 2000);
     if (!quick) CheckShape(format, {4096, 4096}, every, 300, 2001);
+    CheckPairs(format, {96, 2600}, 24, few, 2002);
+    CheckPairs(format, {4080, 200}, 2040, few, 2003);
   }
   CheckChains();
   std::printf("%s: %d failures\n", failures == 0 ? "PASSED" : "FAILED",

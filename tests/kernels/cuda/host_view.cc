@@ -289,6 +289,50 @@ void HostView::RopeStoreKv(float* qkv, int num_heads, const float* cos,
   blocks.Return(layer.blocks);
 }
 
+void HostView::NormSiluMatMulAdd(const NormedRows& in,
+                                 const PackedMatrix& gate_up,
+                                 const PackedMatrix& down,
+                                 const float* residual, const GateScratch&,
+                                 float* y) {
+  Mirror x(backend_.get(), in.x, Count(in.rows, gate_up.cols()));
+  Mirror weights(backend_.get(), in.weight,
+                 static_cast<size_t>(gate_up.cols()));
+  Mirror normed(backend_.get(), kNothing, Count(in.rows, gate_up.cols()));
+  Mirror between(backend_.get(), kNothing, Count(in.rows, gate_up.rows()));
+  Mirror gated(backend_.get(), kNothing, Count(in.rows, down.cols()));
+  Mirror added(backend_.get(), residual, Count(in.rows, down.rows()));
+  Mirror out(backend_.get(), kNothing, Count(in.rows, down.rows()));
+  backend_->NormSiluMatMulAdd(
+      {x.f32(), in.rows, weights.f32(), in.epsilon, normed.f32()}, gate_up,
+      down, added.f32(), {between.f32(), gated.f32()}, out.f32());
+  out.Return(y);
+}
+
+void HostView::NormMatMulRopeStoreKv(const NormedRows& in,
+                                     const PackedMatrix& w, const float* bias,
+                                     const HeadAngles& angles,
+                                     absl::Span<const RowContext> contexts,
+                                     const KvLayer& layer, float* qkv) {
+  Mirror x(backend_.get(), in.x, Count(in.rows, w.cols()));
+  Mirror weights(backend_.get(), in.weight, static_cast<size_t>(w.cols()));
+  Mirror normed(backend_.get(), kNothing, Count(in.rows, w.cols()));
+  Mirror added(backend_.get(), bias, static_cast<size_t>(w.rows()));
+  Mirror cosines(backend_.get(), angles.cos,
+                 Count(in.rows, layer.head_dim / 2));
+  Mirror sines(backend_.get(), angles.sin, Count(in.rows, layer.head_dim / 2));
+  Mirror blocks(backend_.get(), layer.blocks, LayerBytes(layer));
+  Mirror out(backend_.get(), kNothing, Count(in.rows, w.rows()));
+  KvLayer on_device = layer;
+  on_device.blocks = blocks.data();
+  backend_->NormMatMulRopeStoreKv(
+      {x.f32(), in.rows, weights.f32(), in.epsilon, normed.f32()}, w,
+      bias == nullptr ? nullptr : added.f32(),
+      {angles.num_heads, cosines.f32(), sines.f32()}, contexts, on_device,
+      out.f32());
+  out.Return(qkv);
+  blocks.Return(layer.blocks);
+}
+
 std::unique_ptr<Backend> MakeCudaBackend(const std::string& weights,
                                          const std::string& kv_type) {
   BackendOptions options;

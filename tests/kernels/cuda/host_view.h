@@ -48,9 +48,9 @@ class HostView : public Backend {
       absl::Span<const HostMatrix> parts) override {
     return backend_->Pack(parts);
   }
-  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackShare(
-      absl::Span<const HostMatrix> parts, int shares) override {
-    return backend_->PackShare(parts, shares);
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> PackFor(
+      absl::Span<const HostMatrix> parts, PackHints hints) override {
+    return backend_->PackFor(parts, hints);
   }
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
       const HostMatrix& table) override {
@@ -103,6 +103,13 @@ class HostView : public Backend {
   void RopeStoreKv(float* qkv, int num_heads, const float* cos,
                    const float* sin, absl::Span<const RowContext> contexts,
                    const KvLayer& layer) override;
+  void NormSiluMatMulAdd(const NormedRows& in, const PackedMatrix& gate_up,
+                         const PackedMatrix& down, const float* residual,
+                         const GateScratch& scratch, float* y) override;
+  void NormMatMulRopeStoreKv(const NormedRows& in, const PackedMatrix& w,
+                             const float* bias, const HeadAngles& angles,
+                             absl::Span<const RowContext> contexts,
+                             const KvLayer& layer, float* qkv) override;
 
  private:
   const std::unique_ptr<Backend> backend_;

@@ -71,12 +71,48 @@ nacre_mutant_statement(last_counts_before_all_have_written
 nacre_mutant_statement(last_is_not_known_to_all kernels/cuda/gemm_skinny.cuh
   [[  __syncthreads();  // all know]] [[]])
 # From its own slice on.
-nacre_mutant(last_adds_as_it_comes kernels/cuda/gemm_skinny.cuh
+nacre_mutant(last_adds_as_it_comes kernels/cuda/gemm_skinny_results.cuh
   [[__ldcg(first)]]
   [[__ldcg(first + blockIdx.x % slices * slice_elements)]])
-nacre_mutant(last_adds_as_it_comes kernels/cuda/gemm_skinny.cuh
+nacre_mutant(last_adds_as_it_comes kernels/cuda/gemm_skinny_results.cuh
   [[first + slice * slice_elements]]
   [[first + (slice + blockIdx.x) % slices * slice_elements]])
+
+# Of a pair, the slices of its first output twice; the place of one row for all.
+nacre_mutant(last_adds_one_of_a_pair kernels/cuda/gemm_pairs.cu
+  [[SliceSum(product, parts + product.pairs_apart)]]
+  [[SliceSum(product, parts)]])
+nacre_mutant(last_stores_rows_in_one_place kernels/cuda/gemm_pairs.cu
+  [[to.FindPlace(row)]] [[to.FindPlace(0)]])
+
+# -------------------------------------- kernels that do what others would after them
+nacre_mutant_statement(fused_merge_leaves_single_splits
+  kernels/cuda/attention_merge.cuh
+  [[    if (d < head_dim) StoreRounded(args, at, args.out[at]);]] [[]])
+nacre_mutant_statement(fused_merge_rounds_no_mean kernels/cuda/attention_merge.cuh
+  [[StoreRounded(args, at, mean);]] [[StoreRounded(args, at, sum);]])
+nacre_mutant(fused_pair_of_other_outputs kernels/cuda/gemm_pairs.cu
+  [[pair + kPairs]] [[(pair + 1) % kPairs + kPairs]])
+nacre_mutant(fused_scale_of_the_other kernels/cuda/gemm_pairs.cu
+  [=[product.row_scales[column + product.pairs_apart]]=]
+  [=[product.row_scales[column]]=])
+nacre_mutant(fused_gate_is_up kernels/cuda/gemm_pairs.cu
+  [[Gated(sums.x, sums.y)]] [[Gated(sums.y, sums.x)]])
+nacre_mutant(fused_gates_of_rows_apart kernels/cuda/gemm_pairs.cu
+  [[static_cast<size_t>(row) * product.pairs_apart + column]]
+  [[static_cast<size_t>(row) * product.outputs + column]])
+nacre_mutant(fused_bias_left_out kernels/cuda/gemm_pairs.cu
+  [[of.bias != nullptr]] [[false]])
+nacre_mutant(fused_bias_of_the_other kernels/cuda/gemm_pairs.cu
+  [=[of.bias[column + half]]=] [=[of.bias[column]]=])
+nacre_mutant(fused_angles_of_another_row kernels/cuda/gemm_pairs.cu
+  [[static_cast<size_t>(row) * half + j]] [[static_cast<size_t>(j)]])
+nacre_mutant(fused_keys_not_turned kernels/cuda/gemm_pairs.cu
+  [[cache.StoreKey(j, turned.first)]] [[cache.StoreKey(j, sums.x)]])
+nacre_mutant(fused_values_of_another_head kernels/cuda/gemm_pairs.cu
+  [[kv_head - of.kv.num_kv_heads]] [[2 * of.kv.num_kv_heads - 1 - kv_head]])
+nacre_mutant(fused_place_of_another_row kernels/cuda/gemm_pairs.cu
+  [[to.FindPlace(row < product.rows ? row : 0)]] [[to.FindPlace(0)]])
 
 # --------------------------------------------------------------- wrong fragments
 nacre_mutant(bf16_weights_of_other_lanes kernels/cuda/gemm_weights.cuh
@@ -84,8 +120,8 @@ nacre_mutant(bf16_weights_of_other_lanes kernels/cuda/gemm_weights.cuh
 nacre_mutant(rows_of_another_step kernels/cuda/gemm_wide_sums.cuh
   [[2 * half + i]] [[2 * i + half]])
 nacre_mutant(sum_of_another_output kernels/cuda/gemm_tiled.cuh
-  [[first_output + i * kTileOutputs + lane / 4]]
-  [[first_output + i * kTileOutputs + lane % 8]])
+  [[other * product.pairs_apart + lane / 4]]
+  [[other * product.pairs_apart + lane % 8]])
 nacre_mutant(values_of_another_dimension kernels/cuda/attention_stream_block.cuh
   [[(2 * pair + lane / 16) ^ row]] [[(2 * pair + lane / 8 % 2) ^ row]])
 nacre_mutant(values_of_another_position kernels/cuda/attention_stream_block.cuh
@@ -101,10 +137,10 @@ nacre_mutant(int4_weights_of_another_step kernels/cuda/gemm_weights.cuh
 nacre_mutant(int4_scales_of_another_half kernels/cuda/gemm_weights.cuh
   [[kInt4WeightBytes + group * kBlockScaleBytes]]
   [[kInt4WeightBytes + (1 - group) * kBlockScaleBytes]])
-nacre_mutant(sum_of_another_lane kernels/cuda/gemm_skinny.cuh
+nacre_mutant(sum_of_another_lane kernels/cuda/gemm_skinny_results.cuh
   [[row / 8 * 32 + output % 8 * 4 + row % 8 / 2]]
   [[row / 8 * 32 + output % 8 * 4 + row % 4]])
-nacre_mutant(sum_of_another_part kernels/cuda/gemm_skinny.cuh
+nacre_mutant(sum_of_another_part kernels/cuda/gemm_skinny_results.cuh
   [[output / 8 * 2 + row % 2]] [[output / 8 + row % 2 * 2]])
 
 # --------------------------------------------------------------- wrong experts
