@@ -37,16 +37,6 @@ cuda::PagedKv PagedKvOf(const KvLayer& layer) {
           layer.type};
 }
 
-// What writes the inputs of a product with w (CudaProducts::WriteRounded).
-auto Normalize(const NormedRows& in, const cuda::CudaMatrix& w) {
-  return
-      [in, &w](const cuda::Queue& queue, int first, int count, uint16_t* out) {
-        return cuda::NormalizeAndRoundRows(
-            queue, cuda::RowsFrom(in.x, first, w.cols()), count, w.cols(),
-            w.padded_cols(), in.weight, in.epsilon, out);
-      };
-}
-
 }  // namespace
 
 CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
@@ -132,9 +122,13 @@ void CudaBackend::NormMatMul(const float* x, int rows, const float* weight,
     RmsNorm(x, rows, w.cols(), weight, epsilon, normed);
     return products_.MultiplyF32(normed, rows, matrix, nullptr, y);
   }
-  products_.MultiplyRounded(
-      Normalize({x, rows, weight, epsilon, normed}, matrix), rows, matrix,
-      nullptr, y);
+  const auto normalize = [&](const cuda::Queue& queue, int first, int count,
+                             uint16_t* out) {
+    return cuda::NormalizeAndRoundRows(
+        queue, cuda::RowsFrom(x, first, w.cols()), count, w.cols(),
+        matrix.padded_cols(), weight, epsilon, out);
+  };
+  products_.MultiplyRounded(normalize, rows, matrix, nullptr, y);
 }
 
 void CudaBackend::NormSiluMatMulAdd(const NormedRows& in,
@@ -149,8 +143,7 @@ void CudaBackend::NormSiluMatMulAdd(const NormedRows& in,
       !products_.TakesPairs(in.rows, first, first.rows() / 2)) {
     return Backend::NormSiluMatMulAdd(in, gate_up, down, residual, scratch, y);
   }
-  products_.MultiplyGated(Normalize(in, first), in.rows, first, second,
-                          residual, y);
+  products_.MultiplyGated(in, first, second, residual, y);
 }
 
 void CudaBackend::SiluMatMulAdd(const float* gate_up, int rows,
@@ -261,7 +254,7 @@ void CudaBackend::NormMatMulRopeStoreKv(const NormedRows& in,
   to.kv = PagedKvOf(layer);
   to.rows = SendBatch(angles.num_heads, contexts, layer);
   if (!device_->ok()) return;
-  products_.MultiplyAndRotate(Normalize(in, matrix), in.rows, matrix, to, qkv);
+  products_.MultiplyAndRotate(in, matrix, to, qkv);
 }
 
 cuda::AttentionCut CudaBackend::CutOf(int num_heads,

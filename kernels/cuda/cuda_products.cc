@@ -82,36 +82,48 @@ bool CudaProducts::TakesPairs(int rows, const CudaMatrix& w,
          cuda::TakesPairs(ArgsOf(rows, w));
 }
 
-void CudaProducts::MultiplyGated(WriteRounded write, int rows,
+bool CudaProducts::Normalize(const NormedRows& in, const CudaMatrix& w,
+                             absl::optional<NormOfInputs>* norm) {
+  if (NormsInputs(in.rows, w.padded_cols())) {
+    *norm = NormOfInputs{in.x, in.weight, in.epsilon, w.cols()};
+    return true;
+  }
+  return device_->Check(
+      NormalizeAndRoundRows(device_->queue(), in.x, in.rows, w.cols(),
+                            w.padded_cols(), in.weight, in.epsilon, rounded()),
+      "norm");
+}
+
+void CudaProducts::MultiplyGated(const NormedRows& in,
                                  const CudaMatrix& gate_up, const CudaMatrix& w,
                                  const float* residual, float* y) {
+  absl::optional<NormOfInputs> norm;
+  if (!Normalize(in, gate_up, &norm)) return;
   // They have room behind what they are made of: rows are few.
   uint16_t* const gated =
-      rounded() + static_cast<size_t>(rows) * gate_up.padded_cols();
-  GemmArgs args = ArgsOf(rows, w);
+      rounded() + static_cast<size_t>(in.rows) * gate_up.padded_cols();
+  GemmArgs args = ArgsOf(in.rows, w);
   NACRE_CHECK(gate_up.rows() == 2 * args.inputs, "gates of other products");
   args.activations = gated;
   args.residual = residual;
   args.results = y;
-  if (device_->Check(write(device_->queue(), 0, rows, rounded()),
-                     "rounding activations") &&
-      device_->Check(
-          GemmAndGate(ArgsOf(rows, gate_up), gated, device_->queue()),
-          "matrix product and gate")) {
+  if (device_->Check(GemmAndGate(ArgsOf(in.rows, gate_up),
+                                 norm.has_value() ? &*norm : nullptr, gated,
+                                 device_->queue()),
+                     "matrix product and gate")) {
     device_->Check(Gemm(args, device_->queue()), "matrix product");
   }
 }
 
-void CudaProducts::MultiplyAndRotate(WriteRounded write, int rows,
-                                     const CudaMatrix& w,
+void CudaProducts::MultiplyAndRotate(const NormedRows& in, const CudaMatrix& w,
                                      const RotateOutputs& to, float* qkv) {
-  GemmArgs args = ArgsOf(rows, w);
+  absl::optional<NormOfInputs> norm;
+  if (!Normalize(in, w, &norm)) return;
+  GemmArgs args = ArgsOf(in.rows, w);
   args.results = qkv;
-  if (device_->Check(write(device_->queue(), 0, rows, rounded()),
-                     "rounding activations")) {
-    device_->Check(GemmAndRotate(args, to, device_->queue()),
-                   "matrix product, rotary embedding, keys and values");
-  }
+  device_->Check(GemmAndRotate(args, norm.has_value() ? &*norm : nullptr, to,
+                               device_->queue()),
+                 "matrix product, rotary embedding, keys and values");
 }
 
 uint16_t* CudaProducts::RoomForRounded(int rows, int cols) const {

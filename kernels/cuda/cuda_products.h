@@ -11,6 +11,8 @@
 #include <memory>
 #include <utility>
 
+#include "absl/types/optional.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/cublas_prompts.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/device.h"
@@ -53,12 +55,12 @@ class CudaProducts {
   // Whether these rows are multiplied by one kernel with what follows, where
   // `pairs_apart` says which outputs it takes together (gemm_pairs.h).
   bool TakesPairs(int rows, const CudaMatrix& w, int pairs_apart) const;
-  // y = gated w^T + residual, where gated are GemmAndGate's of what `write`
-  // writes. For rows that it takes in pairs; w has a format.
-  void MultiplyGated(WriteRounded write, int rows, const CudaMatrix& gate_up,
+  // y = gated w^T + residual, where gated are GemmAndGate's of the rows' norm.
+  // For rows that it takes in pairs; w has a format.
+  void MultiplyGated(const NormedRows& in, const CudaMatrix& gate_up,
                      const CudaMatrix& w, const float* residual, float* y);
-  // GemmAndRotate of what `write` writes; likewise.
-  void MultiplyAndRotate(WriteRounded write, int rows, const CudaMatrix& w,
+  // GemmAndRotate of the rows' norm; likewise.
+  void MultiplyAndRotate(const NormedRows& in, const CudaMatrix& w,
                          const RotateOutputs& to, float* qkv);
 
   // Memory for these rows in bf16, of what is queued next and can write them
@@ -83,6 +85,10 @@ class CudaProducts {
   bool has_prompts() const {
     return prompts_ != nullptr && !prompts_->runs().empty();
   }
+  // Norms and rounds inputs of w, unless the product does that itself: then
+  // *norm says so. False after an error.
+  bool Normalize(const NormedRows& in, const CudaMatrix& w,
+                 absl::optional<NormOfInputs>* norm);
   // Of rows that are rounded where activations_ begins.
   GemmArgs ArgsOf(int rows, const CudaMatrix& w) const;
   uint16_t* rounded() const {

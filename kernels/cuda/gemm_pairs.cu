@@ -6,6 +6,7 @@
 #include "kernels/cuda/gemm_pairs.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_skinny.cuh"
+#include "kernels/cuda/gemm_skinny_inputs.cuh"
 #include "kernels/cuda/gemm_skinny_results.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/head_in_cache.cuh"
@@ -155,19 +156,41 @@ template <typename Weights, int kRows, typename To>
 __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
     SkinnyPairsKernel(const Product product, const To to) {
   extern __shared__ uint4 shared[];
-  MultiplyFewRows<Weights, kRows>(product, PairedResults<To>{to}, shared);
+  MultiplyFewRows<Weights, kRows>(product, CopiedInputs(),
+                                  PairedResults<To>{to}, shared);
+}
+
+constexpr int kNormedRows = 8;  // at most
+
+template <typename Weights, typename To>
+__global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
+    NormedPairsKernel(const Product product, const NormedInputs inputs,
+                      const To to) {
+  extern __shared__ uint4 shared[];
+  MultiplyFewRows<Weights, kNormedRows>(product, inputs, PairedResults<To>{to},
+                                        shared);
 }
 
 template <typename Weights, typename To>
 cudaError_t Launch(const Queue& queue, const Planned& planned,
-                   const Product& product, const To& to) {
-  const auto kernel = planned.plan.kernel == GemmKernel::kSkinny8
-                          ? SkinnyPairsKernel<Weights, 8, To>
-                          : SkinnyPairsKernel<Weights, 16, To>;
-  return LaunchKernel(QueueOf(queue, planned),
-                      {dim3(static_cast<unsigned>(planned.plan.blocks)),
-                       kSkinnyThreads<Weights>, planned.plan.shared_bytes},
-                      kernel, product, to);
+                   const Product& product, const NormOfInputs* norm,
+                   const To& to) {
+  const Queue on = QueueOf(queue, planned);
+  const Grid grid = {dim3(static_cast<unsigned>(planned.plan.blocks)),
+                     kSkinnyThreads<Weights>, planned.plan.shared_bytes};
+  const bool few = planned.plan.kernel == GemmKernel::kSkinny8;
+  if (norm == nullptr) {
+    return LaunchKernel(on, grid,
+                        few ? SkinnyPairsKernel<Weights, 8, To>
+                            : SkinnyPairsKernel<Weights, 16, To>,
+                        product, to);
+  }
+  if (!few) return cudaErrorInvalidValue;
+  const NormedInputs inputs = {
+      norm->x, norm->weight, norm->epsilon, norm->cols,
+      norm->cols % 4 == 0 && Aligned(norm->x) && Aligned(norm->weight)};
+  return LaunchKernel(on, grid, NormedPairsKernel<Weights, To>, product, inputs,
+                      to);
 }
 
 // cudaErrorInvalidValue where TakesPairs is false.
@@ -180,21 +203,25 @@ cudaError_t PlanPairs(const GemmArgs& args, Planned* planned) {
 }
 
 template <typename To>
-cudaError_t Multiply(const GemmArgs& args, const To& to, const Queue& queue) {
-  if (args.residual != nullptr) return cudaErrorInvalidValue;
+cudaError_t Multiply(const GemmArgs& args, const NormOfInputs* norm,
+                     const To& to, const Queue& queue) {
+  if (args.residual != nullptr ||
+      (norm != nullptr && norm->cols > args.inputs)) {
+    return cudaErrorInvalidValue;
+  }
   Planned planned;
   const cudaError_t status = PlanPairs(args, &planned);
   if (status != cudaSuccess) return status;
   const Product product = ProductOf(args, planned);
   switch (args.format) {
     case GemmFormat::kBf16:
-      return Launch<Bf16Weights>(queue, planned, product, to);
+      return Launch<Bf16Weights>(queue, planned, product, norm, to);
     case GemmFormat::kInt8:
-      return Launch<Int8Weights>(queue, planned, product, to);
+      return Launch<Int8Weights>(queue, planned, product, norm, to);
     case GemmFormat::kFp8:
-      return Launch<Fp8Weights>(queue, planned, product, to);
+      return Launch<Fp8Weights>(queue, planned, product, norm, to);
     case GemmFormat::kInt4:
-      return Launch<Int4Weights>(queue, planned, product, to);
+      return Launch<Int4Weights>(queue, planned, product, norm, to);
   }
   return cudaErrorInvalidValue;
 }
@@ -206,24 +233,31 @@ bool TakesPairs(const GemmArgs& args) {
   return PlanPairs(args, &planned) == cudaSuccess;
 }
 
-cudaError_t GemmAndGate(const GemmArgs& args, uint16_t* gated,
-                        const Queue& queue) {
+bool NormsInputs(int rows, int inputs) {
+  // 64 KB for each multiprocessor from the cache: as long as one row of them
+  // takes anyway.
+  constexpr int64_t kMostElements = 16 << 10;
+  return rows <= kNormedRows && int64_t{rows} * inputs <= kMostElements;
+}
+
+cudaError_t GemmAndGate(const GemmArgs& args, const NormOfInputs* norm,
+                        uint16_t* gated, const Queue& queue) {
   if (gated == nullptr || 2 * args.pairs_apart != args.outputs) {
     return cudaErrorInvalidValue;
   }
-  return Multiply(args, Gate{gated}, queue);
+  return Multiply(args, norm, Gate{gated}, queue);
 }
 
-cudaError_t GemmAndRotate(const GemmArgs& args, const RotateOutputs& to,
-                          const Queue& queue) {
+cudaError_t GemmAndRotate(const GemmArgs& args, const NormOfInputs* norm,
+                          const RotateOutputs& to, const Queue& queue) {
   const int heads = to.num_heads + 2 * to.kv.num_kv_heads;
   if (args.results == nullptr || 2 * args.pairs_apart != to.kv.head_dim ||
       heads * to.kv.head_dim != args.outputs) {
     return cudaErrorInvalidValue;
   }
   return to.kv.type == DType::kBF16
-             ? Multiply(args, RotateTo<uint16_t>{to}, queue)
-             : Multiply(args, RotateTo<float>{to}, queue);
+             ? Multiply(args, norm, RotateTo<uint16_t>{to}, queue)
+             : Multiply(args, norm, RotateTo<float>{to}, queue);
 }
 
 }  // namespace nacre::kernels::cuda

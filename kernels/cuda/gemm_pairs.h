@@ -18,6 +18,19 @@
 
 namespace nacre::kernels::cuda {
 
+// Inputs that the product norms itself: the rows that NormalizeAndRoundRows
+// (elementwise.h) makes, which then are not args.activations.
+struct NormOfInputs {
+  const float* x = nullptr;       // [rows, cols]
+  const float* weight = nullptr;  // [cols]
+  float epsilon = 0;
+  int cols = 0;  // PaddedInputs of them are args.inputs
+};
+
+// Whether it is worth it: every block norms all rows, where a kernel of its own
+// would take each row once.
+bool NormsInputs(int rows, int inputs);
+
 // Whether both can be done: rows are at most 16, outputs are in pairs, and a
 // block has room for what the kernel keeps. Of several slices the last block
 // adds: then there are counters.
@@ -26,8 +39,9 @@ bool TakesPairs(const GemmArgs& args);
 // Gemm and GateAndRoundRows (elementwise.h). The first half of the outputs are
 // gates, args.pairs_apart is as much. No results, no residual.
 //   gated  bf16 [rows, outputs / 2]
-cudaError_t GemmAndGate(const GemmArgs& args, uint16_t* gated,
-                        const Queue& queue);
+//   norm   null: the inputs are args.activations
+cudaError_t GemmAndGate(const GemmArgs& args, const NormOfInputs* norm,
+                        uint16_t* gated, const Queue& queue);
 
 // What RotateAndStore (paged_kv.h) is told.
 struct RotateOutputs {
@@ -43,8 +57,8 @@ struct RotateOutputs {
 
 // Gemm, AddToRows if there is a bias, and RotateAndStore. args.pairs_apart is
 // head_dim / 2. Of the results only queries are written. No residual.
-cudaError_t GemmAndRotate(const GemmArgs& args, const RotateOutputs& to,
-                          const Queue& queue);
+cudaError_t GemmAndRotate(const GemmArgs& args, const NormOfInputs* norm,
+                          const RotateOutputs& to, const Queue& queue);
 
 }  // namespace nacre::kernels::cuda
 

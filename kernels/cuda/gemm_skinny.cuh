@@ -18,6 +18,7 @@
 #include "kernels/cuda/gemm_block.cuh"
 #include "kernels/cuda/gemm_order.h"
 #include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/gemm_skinny_inputs.cuh"
 #include "kernels/cuda/gemm_skinny_results.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/last_block.cuh"
@@ -81,8 +82,8 @@ struct SkinnyCopies {
   }
 };
 
-// A warp's part of a block.
-template <typename Weights, int kRows>
+// A warp's part of a block. kCopied: of what it keeps, it copies its chain's.
+template <typename Weights, int kRows, bool kCopied>
 struct SkinnyWarp {
   static constexpr int kGroups = kSkinnyGroups<Weights>;
   static constexpr int kRowTiles = (kRows + 7) / 8;
@@ -101,7 +102,8 @@ struct SkinnyWarp {
   int kept_vectors;  // of a block of activations
   uint4* ring;
   uint4* sums;  // of the group, twice
-  uint4* kept;  // of the chain
+  uint4*
+      kept;  // activations of the chain, which follow those of the one before
 
   __device__ __forceinline__ SkinnyWarp(const Product& product, uint4* shared)
       : share(FindShare(product.order, chain)), kept_vectors(product.rows * 8) {
@@ -110,10 +112,16 @@ struct SkinnyWarp {
     tile_step = kGroups * walkers;
     tiles = (product.outputs + kTileOutputs - 1) / kTileOutputs;
     ring = shared + threadIdx.x / 32 * kRingVectors;
-    uint4* const all_sums = shared + kGroups * kChains * kRingVectors;
-    sums = all_sums + group * 2 * kSumVectors;
-    kept = all_sums + kGroups * 2 * kSumVectors +
-           chain * product.order.chain_blocks * kept_vectors;
+    sums = AllSums(shared) + group * 2 * kSumVectors;
+    kept = AllKept(shared) + chain * product.order.chain_blocks * kept_vectors;
+  }
+
+  // Of all groups, and of all chains.
+  __device__ __forceinline__ static uint4* AllSums(uint4* shared) {
+    return shared + kGroups * kChains * kRingVectors;
+  }
+  __device__ __forceinline__ static uint4* AllKept(uint4* shared) {
+    return AllSums(shared) + kGroups * 2 * kSumVectors;
   }
 
   // Weights as far as the ring goes, for its first kStages - 1 stages.
@@ -123,6 +131,7 @@ struct SkinnyWarp {
 #pragma unroll
     for (int stage = 0; stage < kStages - 1; ++stage) {
       if (ahead.tile < tiles) copies.CopyWeights(ahead, stage);
+      if constexpr (!kCopied) CommitCopies();
       ahead.Advance(share.blocks, tile_step);
     }
     return ahead;
@@ -157,7 +166,7 @@ struct SkinnyWarp {
       const int refilled = *stage == 0 ? kStages - 1 : *stage - 1;
       if (ahead->tile < tiles) {
         copies.CopyWeights(*ahead, refilled);
-        if (kGroups == 1 && ahead->tile == first_tile) {
+        if (kCopied && kGroups == 1 && ahead->tile == first_tile) {
           copies.CopyActivations(ahead->block);
         }
       }
@@ -175,21 +184,30 @@ struct SkinnyWarp {
   }
 };
 
-// The kernel; `results` says what becomes of a tile's sums.
-template <typename Weights, int kRows, typename Results>
+// The kernel; `inputs` says where rows come from, `results` what becomes of a
+// tile's sums.
+template <typename Weights, int kRows, typename Inputs, typename Results>
 __device__ __forceinline__ void MultiplyFewRows(const Product& product,
+                                                const Inputs& inputs,
                                                 const Results& results,
                                                 uint4* shared) {
-  using Warp = SkinnyWarp<Weights, kRows>;
+  using Warp = SkinnyWarp<Weights, kRows, Inputs::kCopied>;
   const Warp warp(product, shared);
   const SkinnyCopies<Weights> copies = {product, warp.ring, warp.kept,
                                         warp.share.first_block, warp.lane};
   Cursor ahead = warp.FillRing(copies);
+  auto begun = inputs.Begin();
   WaitForPrevious();
   // Not before: the kernels after this one would come to the multiprocessors
   // while those before it still need them.
   LaunchDependents();
-  warp.FetchActivations(copies);
+  if constexpr (Inputs::kCopied) {
+    warp.FetchActivations(copies);
+  } else {
+    inputs.template Write<Warp::kGroups>(product, warp.share.slice, &begun,
+                                         warp.AllKept(shared),
+                                         reinterpret_cast<float*>(warp.sums));
+  }
   const auto place = results.FindPlace(product);
 
   int stage = 0;
@@ -224,7 +242,8 @@ template <typename Weights, int kRows>
 __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
     SkinnyKernel(const Product product) {
   extern __shared__ uint4 shared[];
-  MultiplyFewRows<Weights, kRows>(product, PlainResults(), shared);
+  MultiplyFewRows<Weights, kRows>(product, CopiedInputs(), PlainResults(),
+                                  shared);
 }
 
 }  // namespace

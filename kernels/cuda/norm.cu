@@ -5,93 +5,39 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/row_norm.cuh"
 
 namespace nacre::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 8;
-constexpr int kThreads = 32 * kWarps;
-constexpr int kStep = 4 * kThreads;  // elements of a block's turn
+constexpr int kThreads = kNormThreads;
 
-// The sum of all threads' `sums`; every thread has it. `warp_sums` [kWarps] is
-// shared; all threads call it, and none of an earlier call still reads it.
 __device__ __forceinline__ float BlockSum(const float4& sums,
                                           float* warp_sums) {
-  const float warp_sum = WarpSum((sums.x + sums.y) + (sums.z + sums.w));
-  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = warp_sum;
-  __syncthreads();
-  float total = warp_sums[0];
-#pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) total += warp_sums[warp];
-  return total;
-}
-
-// Vectors of `from` that this thread has of a stretch of kVectors turns.
-template <int kVectors>
-__device__ __forceinline__ void LoadVectors(const float* from, int begin,
-                                            int cols, bool vector,
-                                            float4 (&to)[kVectors]) {
-#pragma unroll
-  for (int j = 0; j < kVectors; ++j) {
-    const int i = begin + j * kStep + 4 * static_cast<int>(threadIdx.x);
-    to[j] = LoadFour(from + i, cols - i, vector);
-  }
+  return NormThreadsSum(sums, warp_sums, [] { __syncthreads(); });
 }
 
 // One block for each pair of a row (x) and a head of it (y), which has `cols`
 // elements. Zeros past the last column; Element is float or, for bf16,
-// uint16_t. `vector`: all rows are aligned to four elements. A stretch of
-// kVectors turns is loaded at once, the weights of the first while the kernel
-// before still runs. This is one of few blocks, and what it waits for is
-// memory.
+// uint16_t. `vector`: all rows are aligned to four elements. The first weights
+// are loaded while the kernel before still runs.
 template <typename Element, int kVectors>
 __global__ void __launch_bounds__(kThreads)
     NormalizeKernel(const float* x, int row_stride, int cols,
                     const float* weight, float epsilon, Element* out,
                     int out_stride, int out_cols, bool vector) {
-  constexpr int kStretch = kVectors * kStep;
   extern __shared__ uint4 shared[];
   LaunchDependents();
-  float4 weights[kVectors];
-  LoadVectors(weight, 0, cols, vector, weights);
+  RowNorm<kVectors> norm(cols, weight, epsilon, vector);
   WaitForPrevious();
   const size_t head = static_cast<size_t>(blockIdx.y) * cols;
-  const float* const row =
-      x + static_cast<size_t>(blockIdx.x) * row_stride + head;
   Element* const to = out + static_cast<size_t>(blockIdx.x) * out_stride + head;
-  float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  float4 values[kVectors] = {};
-  for (int begin = 0; begin < cols; begin += kStretch) {
-    LoadVectors(row, begin, cols, vector, values);
-#pragma unroll
-    for (const float4& v : values) {
-      sums.x = fmaf(v.x, v.x, sums.x);
-      sums.y = fmaf(v.y, v.y, sums.y);
-      sums.z = fmaf(v.z, v.z, sums.z);
-      sums.w = fmaf(v.w, v.w, sums.w);
-    }
-  }
-  const float total = BlockSum(sums, reinterpret_cast<float*>(shared));
-  const float scale = 1.0f / sqrtf(total / static_cast<float>(cols) + epsilon);
-  for (int begin = 0; begin < out_cols; begin += kStretch) {
-    if (cols > kStretch) {
-      LoadVectors(row, begin, cols, vector, values);
-      LoadVectors(weight, begin, cols, vector, weights);
-    }
-#pragma unroll
-    for (int j = 0; j < kVectors; ++j) {
-      const int i = begin + j * kStep + 4 * static_cast<int>(threadIdx.x);
-      const float4& v = values[j];
-      const float4& w = weights[j];
-      // Past the last column zeros, whatever the scale is.
-      const int left = cols - i;
-      const float4 scaled = {left > 0 ? v.x * scale * w.x : 0.0f,
-                             left > 1 ? v.y * scale * w.y : 0.0f,
-                             left > 2 ? v.z * scale * w.z : 0.0f,
-                             left > 3 ? v.w * scale * w.w : 0.0f};
-      StoreFour(scaled, out_cols - i, vector, to + i);
-    }
-  }
+  norm.Run(
+      x + static_cast<size_t>(blockIdx.x) * row_stride + head, out_cols,
+      reinterpret_cast<float*>(shared), [] { __syncthreads(); },
+      [&](int i, const float4& four) {
+        StoreFour(four, out_cols - i, vector, to + i);
+      });
 }
 
 // One block a row.
@@ -106,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
   const size_t begin = static_cast<size_t>(blockIdx.x) * cols;
   const float* const row = x + begin;
   float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  for (int i = 4 * threadIdx.x; i < cols; i += kStep) {
+  for (int i = 4 * threadIdx.x; i < cols; i += kNormStep) {
     const float4 v = LoadFour(row + i, cols - i, vector);
     sums.x += v.x;
     sums.y += v.y;
@@ -115,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const float mean = BlockSum(sums, warp_sums) / static_cast<float>(cols);
   sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  for (int i = 4 * threadIdx.x; i < cols; i += kStep) {
+  for (int i = 4 * threadIdx.x; i < cols; i += kNormStep) {
     const float4 v = LoadFour(row + i, cols - i, vector);
     const auto add = [mean, left = cols - i](float value, int at, float* sum) {
       const float difference = at < left ? value - mean : 0.0f;
@@ -127,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
     add(v.w, 3, &sums.w);
   }
   const float variance =
-      BlockSum(sums, warp_sums + kWarps) / static_cast<float>(cols);
+      BlockSum(sums, warp_sums + kNormWarps) / static_cast<float>(cols);
   const float scale = 1.0f / sqrtf(variance + epsilon);
   for (int i = threadIdx.x; i < cols; i += kThreads) {
     out[begin + i] = fmaf((row[i] - mean) * scale, weight[i], bias[i]);
@@ -151,17 +97,18 @@ struct Heads {
 template <typename Element>
 cudaError_t Normalize(const Queue& queue, const Heads& heads, const float* x,
                       const float* weight, float epsilon, Element* out) {
-  const auto kernel = heads.cols <= kStep       ? NormalizeKernel<Element, 1>
-                      : heads.cols <= 4 * kStep ? NormalizeKernel<Element, 4>
-                                                : NormalizeKernel<Element, 8>;
+  const auto kernel = heads.cols <= kNormStep ? NormalizeKernel<Element, 1>
+                      : heads.cols <= 4 * kNormStep
+                          ? NormalizeKernel<Element, 4>
+                          : NormalizeKernel<Element, 8>;
   const bool vector = heads.cols % 4 == 0 && heads.row_stride % 4 == 0 &&
                       heads.out_cols % 4 == 0 && heads.out_stride % 4 == 0 &&
                       IsAligned(x) && IsAligned(weight) && IsAligned(out);
   const dim3 blocks(static_cast<unsigned>(heads.rows),
                     static_cast<unsigned>(heads.count));
-  return LaunchKernel(queue, {blocks, kThreads, kWarps * sizeof(float)}, kernel,
-                      x, heads.row_stride, heads.cols, weight, epsilon, out,
-                      heads.out_stride, heads.out_cols, vector);
+  return LaunchKernel(queue, {blocks, kThreads, kNormWarps * sizeof(float)},
+                      kernel, x, heads.row_stride, heads.cols, weight, epsilon,
+                      out, heads.out_stride, heads.out_cols, vector);
 }
 
 }  // namespace
@@ -178,10 +125,11 @@ cudaError_t CenterAndNormalizeRows(const Queue& queue, const float* x, int rows,
                                    const float* bias, float epsilon,
                                    float* out) {
   const bool vector = cols % 4 == 0 && IsAligned(x);
-  return LaunchKernel(
-      queue,
-      {dim3(static_cast<unsigned>(rows)), kThreads, 2 * kWarps * sizeof(float)},
-      CenterAndNormalizeKernel, x, cols, weight, bias, epsilon, out, vector);
+  return LaunchKernel(queue,
+                      {dim3(static_cast<unsigned>(rows)), kThreads,
+                       2 * kNormWarps * sizeof(float)},
+                      CenterAndNormalizeKernel, x, cols, weight, bias, epsilon,
+                      out, vector);
 }
 
 cudaError_t NormalizeAndRoundRows(const Queue& queue, const float* x, int rows,

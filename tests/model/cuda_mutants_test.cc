@@ -116,7 +116,7 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
       model.num_attention_heads = 4;
       model.num_key_value_heads = 2;
       model.head_dim = 16;
-      found.steps = {124, 9, 1};
+      found.steps = {124, 9, 3, 1};
       found.weights = {kernels::WeightType::kBF16, kernels::WeightType::kFp8};
     } else if (!found.kind.empty()) {
       found.steps = {2, 1, 1};

@@ -75,7 +75,7 @@ class OverlapTest : public ::testing::TestWithParam<Case> {
     };
     step(GetParam().prompt, 1, false);
     for (int i = 0; i < 2; ++i) step(1, 1, false);
-    for (int i = 0; i < 2; ++i) step(6, 6, true);
+    for (int i = 0; i < 4; ++i) step(6, 6, true);
     return results;
   }
 

@@ -84,6 +84,8 @@ nacre_mutant(last_adds_one_of_a_pair kernels/cuda/gemm_pairs.cu
   [[SliceSum(product, parts)]])
 nacre_mutant(last_stores_rows_in_one_place kernels/cuda/gemm_pairs.cu
   [[to.FindPlace(row)]] [[to.FindPlace(0)]])
+nacre_mutant(last_keeps_inputs_of_one_slice kernels/cuda/gemm_skinny_inputs.cuh
+  [[slice * order.slice_blocks]] [[0 * order.slice_blocks]])
 
 # -------------------------------------- kernels that do what others would after them
 nacre_mutant_statement(fused_merge_leaves_single_splits
@@ -91,6 +93,12 @@ nacre_mutant_statement(fused_merge_leaves_single_splits
   [[    if (d < head_dim) StoreRounded(args, at, args.out[at]);]] [[]])
 nacre_mutant_statement(fused_merge_rounds_no_mean kernels/cuda/attention_merge.cuh
   [[StoreRounded(args, at, mean);]] [[StoreRounded(args, at, sum);]])
+nacre_mutant(fused_norm_of_other_inputs kernels/cuda/gemm_skinny_inputs.cuh
+  [[i % kBlockInputs / kVectorInputs]]
+  [[(i + kVectorInputs) % kBlockInputs / kVectorInputs]])
+nacre_mutant_statement(fused_norm_not_waited_for
+  kernels/cuda/gemm_skinny_inputs.cuh
+  [[    __syncthreads();  // all rows are there]] [[]])
 nacre_mutant(fused_pair_of_other_outputs kernels/cuda/gemm_pairs.cu
   [[pair + kPairs]] [[(pair + 1) % kPairs + kPairs]])
 nacre_mutant(fused_scale_of_the_other kernels/cuda/gemm_pairs.cu
