@@ -94,5 +94,64 @@ TEST_P(LayerOpsTest, TurnedQueriesAndStoredKeys) {
   }
 }
 
+TEST_P(LayerOpsTest, GatedProductsOfNormedRows) {
+  PackHints hints;
+  hints.pairs_apart = 16;
+  const UnalignedMatrix gate_and_up(RandomFloats(32 * 20, 4), 32, 20,
+                                    DType::kF32);
+  const auto gate_up = *backend_->PackFor({gate_and_up.host()}, hints);
+  const auto down = Packed(7, 16);
+  const auto x = RandomFloats(kRows * 20, 2);
+  const auto weight = RandomFloats(20, 3);
+  const auto residual = RandomFloats(kRows * 7, 5);
+  std::vector<float> normed(kRows * 20), between(kRows * 32), gated(kRows * 16);
+  std::vector<float> expected(kRows * 7), actual(kRows * 7);
+  backend_->NormMatMul(x.data(), kRows, weight.data(), 1e-5f, *gate_up,
+                       normed.data(), between.data());
+  backend_->SiluMatMulAdd(between.data(), kRows, *down, residual.data(),
+                          gated.data(), expected.data());
+  backend_->NormSiluMatMulAdd(
+      {x.data(), kRows, weight.data(), 1e-5f, normed.data()}, *gate_up, *down,
+      residual.data(), {between.data(), gated.data()}, actual.data());
+  EXPECT_EQ(actual, expected);
+}
+
+TEST_P(LayerOpsTest, HeadsOfNormedRows) {
+  constexpr int kHeads = 2;
+  const PagedCache::Shape shape = {1, 40, 1, 16, 6, DType::kF32};
+  const int outputs = (kHeads + 2) * 6;
+  const auto w = Packed(outputs, 20);
+  const auto x = RandomFloats(kRows * 20, 2);
+  const auto weight = RandomFloats(20, 3);
+  const auto bias = RandomFloats(outputs, 4);
+  const auto cos = RandomFloats(kRows * 3, 5);
+  const auto sin = RandomFloats(kRows * 3, 6);
+  std::vector<float> normed(kRows * 20);
+  for (const bool has_bias : {false, true}) {
+    const PagedCache expected_cache(shape, 1);
+    const PagedCache actual_cache(shape, 1);
+    std::vector<RowContext> expected_rows, actual_rows;
+    for (int row = 0; row < kRows; ++row) {
+      expected_rows.push_back(expected_cache.Row(0, 14 + row));
+      actual_rows.push_back(actual_cache.Row(0, 14 + row));
+    }
+    std::vector<float> expected(kRows * outputs), actual(kRows * outputs);
+    backend_->NormMatMul(x.data(), kRows, weight.data(), 1e-5f, *w,
+                         normed.data(), expected.data());
+    if (has_bias) {
+      backend_->AddBias(expected.data(), kRows, outputs, bias.data());
+    }
+    backend_->RopeStoreKv(expected.data(), kHeads, cos.data(), sin.data(),
+                          expected_rows, expected_cache.layer());
+    backend_->NormMatMulRopeStoreKv(
+        {x.data(), kRows, weight.data(), 1e-5f, normed.data()}, *w,
+        has_bias ? bias.data() : nullptr, {kHeads, cos.data(), sin.data()},
+        actual_rows, actual_cache.layer(), actual.data());
+    EXPECT_EQ(actual_cache.words(), expected_cache.words());
+    EXPECT_NE(actual_cache.words(), PagedCache(shape, 1).words());
+    EXPECT_EQ(actual, expected);
+  }
+}
+
 }  // namespace
 }  // namespace nacre::kernels

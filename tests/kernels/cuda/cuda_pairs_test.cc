@@ -151,7 +151,8 @@ class CudaPairsTest : public ::testing::TestWithParam<std::string> {
   bool has_format() const { return GetParam() != "f32"; }
 
   // What can be saved is saved.
-  void ExpectSaved(int saved, int wanted) {
+  static void ExpectSaved([[maybe_unused]] int saved,
+                          [[maybe_unused]] int wanted) {
 #ifdef NACRE_EMULATED_CUDA
     EXPECT_EQ(saved, wanted);
 #endif
