@@ -292,13 +292,14 @@ void HostView::RopeStoreKv(float* qkv, int num_heads, const float* cos,
 void HostView::NormSiluMatMulAdd(const NormedRows& in,
                                  const PackedMatrix& gate_up,
                                  const PackedMatrix& down,
-                                 const float* residual, const GateScratch&,
-                                 float* y) {
+                                 const float* residual,
+                                 const GateScratch& scratch, float* y) {
   Mirror x(backend_.get(), in.x, Count(in.rows, gate_up.cols()));
   Mirror weights(backend_.get(), in.weight,
                  static_cast<size_t>(gate_up.cols()));
   Mirror normed(backend_.get(), kNothing, Count(in.rows, gate_up.cols()));
-  Mirror between(backend_.get(), kNothing, Count(in.rows, gate_up.rows()));
+  Mirror between(backend_.get(), scratch.gate_up,
+                 Count(in.rows, gate_up.rows()));
   Mirror gated(backend_.get(), kNothing, Count(in.rows, down.cols()));
   Mirror added(backend_.get(), residual, Count(in.rows, down.rows()));
   Mirror out(backend_.get(), kNothing, Count(in.rows, down.rows()));
@@ -306,6 +307,7 @@ void HostView::NormSiluMatMulAdd(const NormedRows& in,
       {x.f32(), in.rows, weights.f32(), in.epsilon, normed.f32()}, gate_up,
       down, added.f32(), {between.f32(), gated.f32()}, out.f32());
   out.Return(y);
+  if (scratch.gate_up != nullptr) between.Return(scratch.gate_up);
 }
 
 void HostView::NormMatMulRopeStoreKv(const NormedRows& in,
@@ -321,7 +323,7 @@ void HostView::NormMatMulRopeStoreKv(const NormedRows& in,
                  Count(in.rows, layer.head_dim / 2));
   Mirror sines(backend_.get(), angles.sin, Count(in.rows, layer.head_dim / 2));
   Mirror blocks(backend_.get(), layer.blocks, LayerBytes(layer));
-  Mirror out(backend_.get(), kNothing, Count(in.rows, w.rows()));
+  Mirror out(backend_.get(), qkv, Count(in.rows, w.rows()));
   KvLayer on_device = layer;
   on_device.blocks = blocks.data();
   backend_->NormMatMulRopeStoreKv(

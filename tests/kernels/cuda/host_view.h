@@ -103,6 +103,8 @@ class HostView : public Backend {
   void RopeStoreKv(float* qkv, int num_heads, const float* cos,
                    const float* sin, absl::Span<const RowContext> contexts,
                    const KvLayer& layer) override;
+  // These two bring back what stands in scratch.gate_up, unless it is null, and
+  // in the places of keys and values of qkv: as it was, if nobody wrote there.
   void NormSiluMatMulAdd(const NormedRows& in, const PackedMatrix& gate_up,
                          const PackedMatrix& down, const float* residual,
                          const GateScratch& scratch, float* y) override;
