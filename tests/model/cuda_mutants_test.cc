@@ -94,8 +94,9 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
                                                 kernels::WeightType::kInt4};
   };
 
-  // Limits: the product after attention needs more shared memory than those
-  // before and after it, on a device that has little. Last blocks: products
+  // Limits: the product after attention needs more shared memory than those of
+  // the same kernel before and after it, on a device that has little. (With
+  // norms of heads the one before is of that kernel.) Last blocks: products
   // have four slices, also the head, so that logits show their order. Fused
   // kernels: contexts of one split and two, biases, two heads of keys.
   static Case CaseOf(const std::string& mutant) {
@@ -124,6 +125,8 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
     if (found.kind == "last_") {
       model.hidden_size = 4096;
       model.num_attention_heads = 2;
+    } else if (found.kind == "limit_") {
+      model.architecture = "Qwen3ForCausalLM";
     }
     nacre::testing::WriteTinyCheckpoint(model, found.folder);
     return found;
