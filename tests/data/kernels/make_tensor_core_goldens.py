@@ -4,9 +4,10 @@ mma.sync.m16n8k16.f32.bf16.bf16.f32 gives for random products.
 
 Needs the packages mmasim (2.1.1) and torch. Each number in the file is the bits
 of an f32, little-endian. Without arguments: 24 tiles of 128 sums, four of each
-class, from tile 4800 on. To compare more, with another first tile:
+class, from tile 4800 on. To compare a million of them:
 
-    make_tensor_core_goldens.py --first 0 --tiles 8000 --write FILE
+    make_tensor_core_goldens.py --tiles 8000 --write FILE
+    NACRE_MMASIM_SUMS=FILE build/tests/kernels_cuda_tensor_core_test
 """
 
 import argparse

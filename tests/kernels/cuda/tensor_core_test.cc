@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/cuda/tensor_core_cases.h"
 
@@ -21,6 +23,8 @@ namespace {
 
 using emulation::Factors;
 using emulation::FusedSum;
+
+const std::string kData = NACRE_TEST_DATA "/kernels/";
 
 // A chain of `steps` products for each element.
 std::vector<uint32_t> TileSums(const TensorCoreTile& tile, int steps) {
@@ -43,13 +47,19 @@ std::vector<uint32_t> TileSums(const TensorCoreTile& tile, int steps) {
   return sums;
 }
 
-void ExpectSums(const std::string& file, int first_tile, int steps) {
-  std::ifstream stream(NACRE_TEST_DATA "/kernels/" + file, std::ios::binary);
+// Of a file of `tiles` tiles, or of as many as it has.
+void ExpectSums(const std::string& file, int first_tile, int steps,
+                absl::optional<int> tiles = absl::nullopt) {
+  std::ifstream stream(file, std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(stream), {});
   std::vector<uint32_t> expected(bytes.size() / sizeof(uint32_t));
-  std::memcpy(expected.data(), bytes.data(), bytes.size());
-  ASSERT_EQ(expected.size(), size_t{4} * kCaseClasses * kTileSums) << file;
-  for (int i = 0; i < 4 * kCaseClasses; ++i) {
+  ASSERT_FALSE(expected.empty()) << file;
+  std::memcpy(expected.data(), bytes.data(), expected.size() * 4);
+  const int there = static_cast<int>(expected.size() / kTileSums);
+  ASSERT_EQ(expected.size(),
+            size_t{kTileSums} * static_cast<size_t>(tiles.value_or(there)))
+      << file;
+  for (int i = 0; i < there; ++i) {
     const TensorCoreTile tile(first_tile + i);
     const std::vector<uint32_t> sums = TileSums(tile, steps);
     for (int j = 0; j < kTileSums; ++j) {
@@ -61,12 +71,19 @@ void ExpectSums(const std::string& file, int first_tile, int steps) {
 }
 
 TEST(TensorCoreTest, GivesTheBitsOfAnH200) {
-  ExpectSums("tensor_core_h200.u32", 0, 1);
-  ExpectSums("tensor_core_h200_chains.u32", 0, 4);
+  ExpectSums(kData + "tensor_core_h200.u32", 0, 1, 4 * kCaseClasses);
+  ExpectSums(kData + "tensor_core_h200_chains.u32", 0, 4, 4 * kCaseClasses);
 }
 
 TEST(TensorCoreTest, GivesTheBitsOfMmaSim) {
-  ExpectSums("tensor_core_mmasim.u32", 4800, 1);
+  ExpectSums(kData + "tensor_core_mmasim.u32", 4800, 1, 4 * kCaseClasses);
+}
+
+// A longer one, of tests/data/kernels/make_tensor_core_goldens.py --tiles N.
+TEST(TensorCoreTest, GivesTheBitsOfMmaSimsFile) {
+  const char* const file = std::getenv("NACRE_MMASIM_SUMS");
+  if (file == nullptr) GTEST_SKIP() << "NACRE_MMASIM_SUMS names no file";
+  ExpectSums(file, 4800, 1);
 }
 
 // One product beside others that are zero.
