@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/kernel_block.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/primitives.cuh"
 
@@ -42,8 +43,9 @@ __device__ __forceinline__ float2 MaximaBefore(float value) {
 // Prepares splits `begin` to `begin` + kMergeThreads - 1 of the `splits` of a
 // query, whose parts start at `parts`. Returns the largest score of all before
 // the next.
-template <bool kBase2>
-__device__ __forceinline__ float PrepareMerge(const float* parts, int stride,
+template <bool kBase2, typename Here>
+__device__ __forceinline__ float PrepareMerge(const Here& here,
+                                              const float* parts, int stride,
                                               int begin, int splits,
                                               float maximum,
                                               MergeMemory* memory) {
@@ -58,7 +60,7 @@ __device__ __forceinline__ float PrepareMerge(const float* parts, int stride,
   }
   const float2 maxima = MaximaBefore(own);
   if (thread % 32 == 0) memory->maxima[thread / 32] = maxima.y;
-  __syncthreads();  // also: the splits before are merged
+  here.Meet();  // also: the splits before are merged
   float before = fmaxf(maximum, maxima.x);
 #pragma unroll
   for (int warp = 0; warp < kMergeThreads / 32; ++warp) {
@@ -69,7 +71,7 @@ __device__ __forceinline__ float PrepareMerge(const float* parts, int stride,
   if (split == 0) by = {own, 0.0f, 1.0f};
   if (split >= splits) by = {own, 1.0f, 0.0f};  // adds nothing
   memory->by[thread] = make_float4(by.old_weight, by.new_weight, total, 0.0f);
-  __syncthreads();
+  here.Meet();
   return maximum;
 }
 
@@ -104,27 +106,27 @@ __device__ __forceinline__ void StoreRounded(const AttentionArgs& args,
 
 // One block for each pair of a row (x) and a query head (y), and for so many
 // dimensions as it has threads (z).
-template <bool kBase2>
-__global__ void __launch_bounds__(kMergeThreads)
-    MergeKernel(const AttentionArgs args) {
-  extern __shared__ uint4 shared[];
-  LaunchDependents();
-  WaitForPrevious();
+template <typename Here, bool kBase2>
+__device__ __forceinline__ void MergeRow(const Here& here,
+                                         const AttentionArgs& args) {
+  here.LaunchDependents();
+  here.WaitForPrevious();
   const SplitRule rule = args.rule();
   const int head_dim = args.kv.head_dim;
-  const int row = args.first_row + static_cast<int>(blockIdx.x);
+  const int row = args.first_row + static_cast<int>(here.index().x);
   const int position = args.rows.positions[row];
   const int first_split = rule.First(position, args.window);
   const int splits = rule.Of(position) + 1 - first_split;
-  const size_t query = static_cast<size_t>(row) * args.num_heads + blockIdx.y;
-  const int d = static_cast<int>(blockIdx.z) * kMergeThreads +
+  const size_t query =
+      static_cast<size_t>(row) * args.num_heads + here.index().y;
+  const int d = static_cast<int>(here.index().z) * kMergeThreads +
                 static_cast<int>(threadIdx.x);
   const size_t at = query * head_dim + d;
   if (splits == 1) {  // the kernel before has written it
     if (d < head_dim) StoreRounded(args, at, args.out[at]);
     return;
   }
-  auto* const memory = reinterpret_cast<MergeMemory*>(shared);
+  auto* const memory = reinterpret_cast<MergeMemory*>(here.shared);
   const float* const parts = PartialOf(args, query, first_split);
   const int stride = head_dim + 2;
   const float* const from = parts + 2 + min(d, head_dim - 1);
@@ -132,8 +134,8 @@ __global__ void __launch_bounds__(kMergeThreads)
   float total = 0;
   float sum = 0;
   for (int begin = 0; begin < splits; begin += kMergeThreads) {
-    maximum =
-        PrepareMerge<kBase2>(parts, stride, begin, splits, maximum, memory);
+    maximum = PrepareMerge<kBase2>(here, parts, stride, begin, splits, maximum,
+                                   memory);
     const int count = min(kMergeThreads, splits - begin);
     const float* const first = from + static_cast<size_t>(begin) * stride;
     int i = 0;
@@ -148,6 +150,13 @@ __global__ void __launch_bounds__(kMergeThreads)
   const float mean = WeightedMean(sum, total);
   args.out[at] = mean;
   StoreRounded(args, at, mean);
+}
+
+template <bool kBase2>
+__global__ void __launch_bounds__(kMergeThreads)
+    MergeKernel(const AttentionArgs args) {
+  extern __shared__ uint4 shared[];
+  MergeRow<KernelBlock, kBase2>({shared}, args);
 }
 
 }  // namespace

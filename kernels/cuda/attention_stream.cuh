@@ -27,6 +27,7 @@
 #include "kernels/cuda/attention_stream_block.cuh"
 #include "kernels/cuda/attention_stream_warp.cuh"
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/kernel_block.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
@@ -150,13 +151,14 @@ struct StreamRange {
 
 // By a warp that copies: brings its part of each step there while the step
 // before is used.
-template <int kWarps, int kDims>
+template <int kWarps, int kDims, typename Here>
 __device__ __forceinline__ void CopySteps(
-    const StreamBlock<kWarps, kDims>& block, const StreamRange& range) {
+    const Here& here, const StreamBlock<kWarps, kDims>& block,
+    const StreamRange& range) {
   int part = range.begin + block.Part();
   // Tables were there before the first kernel of the step.
   block.SharePlace(block.FindPlace(part, range.end));
-  WaitForPrevious();
+  here.WarpWaitsForPrevious();
   for (int begin = range.begin; begin < range.end; begin += kStep) {
     block.CopyKeys(StageOf(begin), part);
     block.CopyValues(StageOf(begin), part);
@@ -170,11 +172,11 @@ __device__ __forceinline__ void CopySteps(
 }
 
 // By the others: uses the steps.
-template <bool kWhole, int kWarps, int kDims>
+template <bool kWhole, int kWarps, int kDims, typename Here>
 __device__ __forceinline__ void TakeSteps(
-    const AttentionArgs& args, const TileQueries& who,
+    const Here& here, const AttentionArgs& args, const TileQueries& who,
     const StreamBlock<kWarps, kDims>& block, const StreamRange& range) {
-  WaitForPrevious();
+  here.WarpWaitsForPrevious();
   const StreamQueries<kDims> queries(args, who, block);
   StreamSums<kDims> sums;  // of the split
   sums.Clear();
@@ -215,38 +217,46 @@ __device__ __forceinline__ void TakeSteps(
 // One block for each tile (x) and KV head and part of its query heads (y).
 // kWhole: for all splits, the latest tiles first. Else for one split (z); the
 // latest, which are the longest, come first.
+template <typename Here, bool kWhole, int kWarps, int kDims>
+__device__ __forceinline__ void AttendStreamed(const Here& here,
+                                               const AttentionArgs& args,
+                                               int parts) {
+  using Block = StreamBlock<kWarps, kDims>;
+  here.LaunchDependents();
+  const SplitRule rule = args.rule();
+  const dim3 index = here.index();
+  const AttentionTile tile =
+      args.tiles[kWhole ? here.grid().x - 1 - index.x : index.x];
+  const TileQueries who(args, tile, static_cast<int>(index.y), parts,
+                        Block::kQueries);
+  const TileSpan span = FindSpan(args, tile);
+  const int seen_split = rule.First(span.first, args.window);
+  const int tile_split = rule.Of(span.last);
+  const int split =
+      kWhole ? seen_split : static_cast<int>(here.grid().z - 1 - index.z);
+  if (who.count <= 0 || split < seen_split || split > tile_split ||
+      split < tile.first_split || split >= tile.end_split) {
+    return here.WarpWaitsForPrevious();
+  }
+  const Block block(args.kv, RowPath(args.rows, tile.first_row), who.kv_head,
+                    span.last, here.shared);
+  const int end = rule.Begin((kWhole ? tile_split : split) + 1);
+  const StreamRange range = {split, rule.Begin(split), min(end, span.last + 1)};
+  if (block.warp >= kWarps) {
+    CopySteps(here, block, range);
+  } else {
+    TakeSteps<kWhole>(here, args, who, block, range);
+  }
+}
+
 template <bool kWhole, int kWarps, int kDims>
 __global__ void __launch_bounds__(StreamBlock<kWarps, kDims>::kThreads,
                                   kWhole        ? 1
                                   : kWarps == 4 ? 2
                                                 : 3)
     StreamKernel(const AttentionArgs args, int parts) {
-  using Block = StreamBlock<kWarps, kDims>;
   extern __shared__ uint4 shared[];
-  LaunchDependents();
-  const SplitRule rule = args.rule();
-  const AttentionTile tile =
-      args.tiles[kWhole ? gridDim.x - 1 - blockIdx.x : blockIdx.x];
-  const TileQueries who(args, tile, static_cast<int>(blockIdx.y), parts,
-                        Block::kQueries);
-  const TileSpan span = FindSpan(args, tile);
-  const int seen_split = rule.First(span.first, args.window);
-  const int tile_split = rule.Of(span.last);
-  const int split =
-      kWhole ? seen_split : static_cast<int>(gridDim.z - 1 - blockIdx.z);
-  if (who.count <= 0 || split < seen_split || split > tile_split ||
-      split < tile.first_split || split >= tile.end_split) {
-    return WaitForPrevious();
-  }
-  const Block block(args.kv, RowPath(args.rows, tile.first_row), who.kv_head,
-                    span.last, shared);
-  const int end = rule.Begin((kWhole ? tile_split : split) + 1);
-  const StreamRange range = {split, rule.Begin(split), min(end, span.last + 1)};
-  if (block.warp >= kWarps) {
-    CopySteps(block, range);
-  } else {
-    TakeSteps<kWhole>(args, who, block, range);
-  }
+  AttendStreamed<KernelBlock, kWhole, kWarps, kDims>({shared}, args, parts);
 }
 
 }  // namespace

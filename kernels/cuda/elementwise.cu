@@ -1,14 +1,16 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/kernel_block.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/row_kernels.cuh"
 #include "kernels/cuda/soft_cap.cuh"
 
 namespace nacre::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kRowThreads;
 
 // Begins a kernel whose threads have one element each; returns the thread's.
 __device__ __forceinline__ size_t BeginElement() {
@@ -50,22 +52,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block for each pair of a row (x) and kThreads columns (y). Zeros past
-// the last column; Element is float or, for bf16, uint16_t.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     GateKernel(const float* gate_up, int cols, int out_cols, Element* out) {
-  LaunchDependents();
-  WaitForPrevious();
-  const int column = kThreads * blockIdx.y + threadIdx.x;
-  if (column >= out_cols) return;
-  const size_t row = blockIdx.x;
-  float value = 0;
-  if (column < cols) {
-    const float* const gates = gate_up + 2 * row * cols + column;
-    value = Gated(gates[0], gates[cols]);
-  }
-  Store(value, out + row * out_cols + column);
+  GateRow(KernelBlock(), gate_up, cols, out_cols, out);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    RoundKernel(const float* x, int cols, int padded_cols, uint16_t* out) {
+  RoundRow(KernelBlock(), x, cols, padded_cols, out);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    AddToRowsKernel(float* x, size_t count, int cols, const float* bias) {
+  AddToRow(KernelBlock(), x, count, cols, bias);
 }
 
 // x / (1 + e^(-2u)) is x / 2 * (1 + tanh u).
@@ -146,13 +146,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i < count) sum[i] = SumOfPairs<kParts>(parts + i, count);
 }
 
-__global__ void __launch_bounds__(kThreads)
-    AddToRowsKernel(float* x, size_t count, int cols, const float* bias) {
-  const size_t i = BeginElement();
-  if (i < count) x[i] += bias[i % static_cast<size_t>(cols)];
-}
-
-// Blocks as GateKernel's.
+// One block for each pair of a row (x) and kThreads columns (y).
 __global__ void __launch_bounds__(kThreads)
     AddWeightedKernel(const float* y, const int32_t* parts,
                       const float* weights, int count, int cols, float* out) {
@@ -174,18 +168,6 @@ __global__ void __launch_bounds__(kThreads)
   const size_t i = BeginElement();
   if (i >= count) return;
   out[i] = x[i / cols * stride + first + static_cast<int>(i % cols)];
-}
-
-// Blocks as GateKernel's.
-__global__ void __launch_bounds__(kThreads)
-    RoundKernel(const float* x, int cols, int padded_cols, uint16_t* out) {
-  LaunchDependents();
-  WaitForPrevious();
-  const int column = kThreads * blockIdx.y + threadIdx.x;
-  if (column >= padded_cols) return;
-  const size_t row = blockIdx.x;
-  out[row * padded_cols + column] =
-      column < cols ? RoundToBF16(x[row * cols + column]) : uint16_t{0};
 }
 
 template <int kParts>

@@ -12,6 +12,7 @@
 #include "kernels/cuda/gemm_tiled.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/gemm_wide.cuh"
+#include "kernels/cuda/kernel_block.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
@@ -53,6 +54,13 @@ __global__ void __launch_bounds__(kReduceThreads)
   if (row_scales != nullptr) total *= row_scales[i % outputs];
   if (residual != nullptr) total += residual[i];
   results[i] = total;
+}
+
+template <typename Weights, int kRows>
+__global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
+    SkinnyKernel(const Product product) {
+  extern __shared__ uint4 shared[];
+  MultiplySkinny<KernelBlock, Weights, kRows>({shared}, product);
 }
 
 struct Kernel {

@@ -40,10 +40,11 @@ struct Cursor {
   }
 };
 
+// Of a block, its number in the grid.
 __device__ __forceinline__ SkinnyShare FindShare(const GemmOrder& order,
-                                                 int chain) {
+                                                 int number, int chain) {
   SkinnyShare share;
-  share.slice = blockIdx.x % order.slices;
+  share.slice = number % order.slices;
   share.slice_blocks =
       min(order.slice_blocks, order.blocks - share.slice * order.slice_blocks);
   share.first_block =
@@ -105,15 +106,19 @@ struct SkinnyWarp {
   uint4*
       kept;  // activations of the chain, which follow those of the one before
 
-  __device__ __forceinline__ SkinnyWarp(const Product& product, uint4* shared)
-      : share(FindShare(product.order, chain)), kept_vectors(product.rows * 8) {
-    const int walkers = gridDim.x / product.order.slices;
-    first_tile = blockIdx.x / product.order.slices + group * walkers;
+  template <typename Here>
+  __device__ __forceinline__ SkinnyWarp(const Here& here,
+                                        const Product& product)
+      : share(FindShare(product.order, here.index().x, chain)),
+        kept_vectors(product.rows * 8) {
+    const int walkers = here.grid().x / product.order.slices;
+    first_tile = here.index().x / product.order.slices + group * walkers;
     tile_step = kGroups * walkers;
     tiles = (product.outputs + kTileOutputs - 1) / kTileOutputs;
-    ring = shared + threadIdx.x / 32 * kRingVectors;
-    sums = AllSums(shared) + group * 2 * kSumVectors;
-    kept = AllKept(shared) + chain * product.order.chain_blocks * kept_vectors;
+    ring = here.shared + threadIdx.x / 32 * kRingVectors;
+    sums = AllSums(here.shared) + group * 2 * kSumVectors;
+    kept = AllKept(here.shared) +
+           chain * product.order.chain_blocks * kept_vectors;
   }
 
   // Of all groups, and of all chains.
@@ -138,15 +143,16 @@ struct SkinnyWarp {
   }
 
   // Activations of these stages; where groups share them, all there are.
+  template <typename Here>
   __device__ __forceinline__ void FetchActivations(
-      const SkinnyCopies<Weights>& copies) const {
+      const Here& here, const SkinnyCopies<Weights>& copies) const {
     if constexpr (kGroups > 1) {
       for (int block = group; block < share.blocks; block += kGroups) {
         copies.CopyActivations(block);
       }
       CommitCopies();
       WaitCopies<0>();
-      __syncthreads();
+      here.Meet();
     }
 #pragma unroll
     for (int stage = 0; stage < kStages - 1; ++stage) {
@@ -184,28 +190,29 @@ struct SkinnyWarp {
   }
 };
 
-// The kernel; `inputs` says where rows come from, `results` what becomes of a
+// A block; `inputs` says where rows come from, `results` what becomes of a
 // tile's sums.
-template <typename Weights, int kRows, typename Inputs, typename Results>
-__device__ __forceinline__ void MultiplyFewRows(const Product& product,
+template <typename Weights, int kRows, typename Here, typename Inputs,
+          typename Results>
+__device__ __forceinline__ void MultiplyFewRows(const Here& here,
+                                                const Product& product,
                                                 const Inputs& inputs,
-                                                const Results& results,
-                                                uint4* shared) {
+                                                const Results& results) {
   using Warp = SkinnyWarp<Weights, kRows, Inputs::kCopied>;
-  const Warp warp(product, shared);
+  const Warp warp(here, product);
   const SkinnyCopies<Weights> copies = {product, warp.ring, warp.kept,
                                         warp.share.first_block, warp.lane};
   Cursor ahead = warp.FillRing(copies);
   auto begun = inputs.Begin();
-  WaitForPrevious();
+  here.WaitForPrevious();
   // Not before: the kernels after this one would come to the multiprocessors
   // while those before it still need them.
-  LaunchDependents();
+  here.LaunchDependents();
   if constexpr (Inputs::kCopied) {
-    warp.FetchActivations(copies);
+    warp.FetchActivations(here, copies);
   } else {
-    inputs.template Write<Warp::kGroups>(product, warp.share.slice, &begun,
-                                         warp.AllKept(shared),
+    inputs.template Write<Warp::kGroups>(here, product, warp.share.slice,
+                                         &begun, warp.AllKept(here.shared),
                                          reinterpret_cast<float*>(warp.sums));
   }
   const auto place = results.FindPlace(product);
@@ -218,7 +225,7 @@ __device__ __forceinline__ void MultiplyFewRows(const Product& product,
         reinterpret_cast<float4*>(warp.sums + buffer * Warp::kSumVectors);
     warp.MultiplyTile(copies, &stage, &ahead, tile_sums);
     if constexpr (Warp::kGroups == 1) {
-      __syncthreads();  // sums of all chains are there
+      here.Meet();  // sums of all chains are there
     } else {
       GroupBarrier<kSkinnyGroupThreads>(warp.group);
     }
@@ -228,22 +235,21 @@ __device__ __forceinline__ void MultiplyFewRows(const Product& product,
   }
   WaitCopies<0>();  // no copy may be under way when the block ends
   if (product.counters == nullptr) return;
-  auto* const last = reinterpret_cast<bool*>(shared);
-  __syncthreads();  // all sums are written, and the rings are not needed
+  auto* const last = reinterpret_cast<bool*>(here.shared);
+  here.Meet();  // all sums are written, and the rings are not needed
   if (threadIdx.x == 0) {
-    *last = ComesLast(product.counters + blockIdx.x / product.order.slices,
+    *last = ComesLast(product.counters + here.index().x / product.order.slices,
                       product.order.slices);
   }
-  __syncthreads();  // all know
-  if (*last) results.template AddSlices<Weights>(product, warp.tiles);
+  here.Meet();  // all know
+  if (*last) results.template AddSlices<Weights>(here, product, warp.tiles);
 }
 
-template <typename Weights, int kRows>
-__global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
-    SkinnyKernel(const Product product) {
-  extern __shared__ uint4 shared[];
-  MultiplyFewRows<Weights, kRows>(product, CopiedInputs(), PlainResults(),
-                                  shared);
+template <typename Here, typename Weights, int kRows>
+__device__ __forceinline__ void MultiplySkinny(const Here& here,
+                                               const Product& product) {
+  MultiplyFewRows<Weights, kRows>(here, product, CopiedInputs(),
+                                  PlainResults());
 }
 
 }  // namespace

@@ -48,17 +48,18 @@ struct NormedInputs {
 
   // Writes the rows of slice `slice` to `kept`, block after block, zeros past
   // the last column. `sums`: shared memory of the group, [rows, kNormWarps].
-  template <int kGroups>
-  __device__ __forceinline__ void Write(const Product& product, int slice,
+  template <int kGroups, typename Here>
+  __device__ __forceinline__ void Write(const Here& here,
+                                        const Product& product, int slice,
                                         RowNorm<kVectors>* norm, uint4* kept,
                                         float* sums) const {
     const GemmOrder& order = product.order;
     const int first = slice * order.slice_blocks;
     const int end = min(order.blocks, first + order.slice_blocks);
     const int group = threadIdx.x / kSkinnyGroupThreads;
-    const auto meet = [group] {
+    const auto meet = [&here, group] {
       if constexpr (kGroups == 1) {
-        __syncthreads();
+        here.Meet();
       } else {
         GroupBarrier<kSkinnyGroupThreads>(group);
       }
@@ -76,7 +77,7 @@ struct NormedInputs {
                         reinterpret_cast<uint16_t*>(vector_of_eight) + i % 8);
           });
     }
-    __syncthreads();  // all rows are there
+    here.Meet();  // all rows are there
   }
 };
 

@@ -65,11 +65,12 @@ __device__ __forceinline__ float SliceSum(const Product& product,
 
 // What of its tiles a block that is the last of them, one for each slice, has
 // yet to do: so many elements of each row of a tile.
-template <typename Weights, int kElements, typename Add>
-__device__ __forceinline__ void ForLastElements(const Product& product,
+template <typename Weights, int kElements, typename Here, typename Add>
+__device__ __forceinline__ void ForLastElements(const Here& here,
+                                                const Product& product,
                                                 int tiles, const Add& add) {
-  const int walkers = gridDim.x / product.order.slices;
-  const int walker = blockIdx.x / product.order.slices;
+  const int walkers = here.grid().x / product.order.slices;
+  const int walker = here.index().x / product.order.slices;
   const int tile_elements = kElements * product.rows;
   const int elements = (tiles - walker + walkers - 1) / walkers * tile_elements;
   for (int i = threadIdx.x; i < elements; i += kSkinnyThreads<Weights>) {
@@ -108,11 +109,12 @@ struct PlainResults {
   }
 
   // Of the last block.
-  template <typename Weights>
-  __device__ __forceinline__ void AddSlices(const Product& product,
+  template <typename Weights, typename Here>
+  __device__ __forceinline__ void AddSlices(const Here& here,
+                                            const Product& product,
                                             int tiles) const {
     ForLastElements<Weights, kTileOutputs>(
-        product, tiles, [&](int tile, int row, int output) {
+        here, product, tiles, [&](int tile, int row, int output) {
           const int column = OutputOf(tile, output, product.pairs_apart);
           if (column >= product.outputs) return;
           const size_t at = static_cast<size_t>(row) * product.outputs + column;

@@ -3,7 +3,9 @@
 #include <cstdint>
 
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/kernel_block.cuh"
 #include "kernels/cuda/math.cuh"
+#include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/primitives.cuh"
 #include "kernels/cuda/row_norm.cuh"
 
@@ -17,27 +19,15 @@ __device__ __forceinline__ float BlockSum(const float4& sums,
   return NormThreadsSum(sums, warp_sums, [] { __syncthreads(); });
 }
 
-// One block for each pair of a row (x) and a head of it (y), which has `cols`
-// elements. Zeros past the last column; Element is float or, for bf16,
-// uint16_t. `vector`: all rows are aligned to four elements. The first weights
-// are loaded while the kernel before still runs.
 template <typename Element, int kVectors>
 __global__ void __launch_bounds__(kThreads)
     NormalizeKernel(const float* x, int row_stride, int cols,
                     const float* weight, float epsilon, Element* out,
                     int out_stride, int out_cols, bool vector) {
   extern __shared__ uint4 shared[];
-  LaunchDependents();
-  RowNorm<kVectors> norm(cols, weight, epsilon, vector);
-  WaitForPrevious();
-  const size_t head = static_cast<size_t>(blockIdx.y) * cols;
-  Element* const to = out + static_cast<size_t>(blockIdx.x) * out_stride + head;
-  norm.Run(
-      x + static_cast<size_t>(blockIdx.x) * row_stride + head, out_cols,
-      reinterpret_cast<float*>(shared), [] { __syncthreads(); },
-      [&](int i, const float4& four) {
-        StoreFour(four, out_cols - i, vector, to + i);
-      });
+  NormalizeHead<KernelBlock, Element, kVectors>({shared}, x, row_stride, cols,
+                                                weight, epsilon, out,
+                                                out_stride, out_cols, vector);
 }
 
 // One block a row.

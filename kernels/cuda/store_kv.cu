@@ -1,16 +1,15 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/head_in_cache.cuh"
-#include "kernels/cuda/kv_address.cuh"
-#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/kernel_block.cuh"
 #include "kernels/cuda/paged_kv.h"
 #include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/rotate_and_store.cuh"
 
 namespace nacre::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRotateThreads = 64;  // pairs of a head of 128
 
 // One block for each pair of a row (x) and a KV head (y).
 template <typename Element>
@@ -46,42 +45,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block for each pair of a row (x) and a head (y), those of queries first.
 template <typename Element>
 __global__ void __launch_bounds__(kRotateThreads)
     RotateAndStoreKernel(float* qkv, int num_heads, const float* cos,
                          const float* sin, const PagedRows rows,
                          const PagedKv kv) {
-  LaunchDependents();
-  WaitForPrevious();
-  const int row = blockIdx.x;
-  const int head = blockIdx.y;
-  const int half = kv.head_dim / 2;
-  const int heads = num_heads + 2 * kv.num_kv_heads;
-  float* const x = qkv + (static_cast<size_t>(row) * heads + head) *
-                             static_cast<size_t>(kv.head_dim);
-  const float* const row_cos = cos + static_cast<size_t>(row) * half;
-  const float* const row_sin = sin + static_cast<size_t>(row) * half;
-  if (head < num_heads) {
-    for (int j = threadIdx.x; j < half; j += kRotateThreads) {
-      const Pair turned = Rotate(x[j], x[j + half], row_cos[j], row_sin[j]);
-      x[j] = turned.first;
-      x[j + half] = turned.second;
-    }
-    return;
-  }
-  const float* const value =
-      x + static_cast<size_t>(kv.num_kv_heads) * kv.head_dim;
-  for (int j = threadIdx.x; j < half; j += kRotateThreads) {
-    const Pair turned = Rotate(x[j], x[j + half], row_cos[j], row_sin[j]);
-    const Pair values = {value[j], value[j + half]};
-    // Found after the loads above: they are on their way meanwhile.
-    const HeadInCache<Element> cache(rows, kv, row, head - num_heads);
-    cache.StoreKey(j, turned.first);
-    cache.StoreKey(j + half, turned.second);
-    cache.StoreValue(j, values.first);
-    cache.StoreValue(j + half, values.second);
-  }
+  RotateAndStoreHead<KernelBlock, Element>({}, qkv, num_heads, cos, sin, rows,
+                                           kv);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ nacre_mutant_statement(skinny_lanes_not_waited_for kernels/cuda/gemm_skinny.cuh
   [[      __syncwarp();  // copies of all lanes are there, the last stage is read]]
   [[]])
 nacre_mutant_statement(skinny_kernel_before_not_waited_for
-  kernels/cuda/gemm_skinny.cuh [[  WaitForPrevious();]] [[]])
+  kernels/cuda/gemm_skinny.cuh [[  here.WaitForPrevious();]] [[]])
 nacre_mutant_statement(tiled_stage_not_waited_for kernels/cuda/gemm_tiled.cuh
   [[    WaitCopies<kStages - 2>();]] [[]])
 nacre_mutant(tiled_stage_refilled_too_early kernels/cuda/gemm_tiled.cuh
@@ -22,7 +22,7 @@ nacre_mutant_statement(tiled_kernel_before_not_waited_for
   kernels/cuda/gemm_tiled.cuh [[  WaitForPrevious();]] [[]])
 
 nacre_mutant_statement(skinny_chains_not_waited_for kernels/cuda/gemm_skinny.cuh
-  [[      __syncthreads();  // sums of all chains are there]] [[]])
+  [[      here.Meet();  // sums of all chains are there]] [[]])
 nacre_mutant_statement(skinny_group_not_waited_for kernels/cuda/gemm_skinny.cuh
   [[      GroupBarrier<kSkinnyGroupThreads>(warp.group);]] [[]])
 nacre_mutant_statement(wide_stage_not_waited_for kernels/cuda/gemm_wide.cuh
@@ -54,7 +54,7 @@ nacre_mutant_statement(attention_places_not_waited_for
 nacre_mutant_statement(attention_kernel_before_not_waited_for
   kernels/cuda/attention_stream.cuh
   [[  block.SharePlace(block.FindPlace(part, range.end));
-  WaitForPrevious();]]
+  here.WarpWaitsForPrevious();]]
   [[  block.SharePlace(block.FindPlace(part, range.end));]])
 
 # ---------------------------------------------- the last block does what is left
@@ -66,10 +66,10 @@ nacre_mutant(last_is_the_first kernels/cuda/last_block.cuh
   [[atomicInc(counter, most) == most]] [[atomicInc(counter, most) == 0]])
 nacre_mutant_statement(last_counts_before_all_have_written
   kernels/cuda/gemm_skinny.cuh
-  [[  __syncthreads();  // all sums are written, and the rings are not needed]]
+  [[  here.Meet();  // all sums are written, and the rings are not needed]]
   [[]])
 nacre_mutant_statement(last_is_not_known_to_all kernels/cuda/gemm_skinny.cuh
-  [[  __syncthreads();  // all know]] [[]])
+  [[  here.Meet();  // all know]] [[]])
 # From its own slice on.
 nacre_mutant(last_adds_as_it_comes kernels/cuda/gemm_skinny_results.cuh
   [[__ldcg(first)]]
@@ -79,10 +79,10 @@ nacre_mutant(last_adds_as_it_comes kernels/cuda/gemm_skinny_results.cuh
   [[first + (slice + blockIdx.x) % slices * slice_elements]])
 
 # Of a pair, the slices of its first output twice; the place of one row for all.
-nacre_mutant(last_adds_one_of_a_pair kernels/cuda/gemm_pairs.cu
+nacre_mutant(last_adds_one_of_a_pair kernels/cuda/gemm_pairs.cuh
   [[SliceSum(product, parts + product.pairs_apart)]]
   [[SliceSum(product, parts)]])
-nacre_mutant(last_stores_rows_in_one_place kernels/cuda/gemm_pairs.cu
+nacre_mutant(last_stores_rows_in_one_place kernels/cuda/gemm_pairs.cuh
   [[to.FindPlace(row)]] [[to.FindPlace(0)]])
 nacre_mutant(last_keeps_inputs_of_one_slice kernels/cuda/gemm_skinny_inputs.cuh
   [[slice * order.slice_blocks]] [[0 * order.slice_blocks]])
@@ -98,28 +98,28 @@ nacre_mutant(fused_norm_of_other_inputs kernels/cuda/gemm_skinny_inputs.cuh
   [[(i + kVectorInputs) % kBlockInputs / kVectorInputs]])
 nacre_mutant_statement(fused_norm_not_waited_for
   kernels/cuda/gemm_skinny_inputs.cuh
-  [[    __syncthreads();  // all rows are there]] [[]])
-nacre_mutant(fused_pair_of_other_outputs kernels/cuda/gemm_pairs.cu
+  [[    here.Meet();  // all rows are there]] [[]])
+nacre_mutant(fused_pair_of_other_outputs kernels/cuda/gemm_pairs.cuh
   [[pair + kPairs]] [[(pair + 1) % kPairs + kPairs]])
-nacre_mutant(fused_scale_of_the_other kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_scale_of_the_other kernels/cuda/gemm_pairs.cuh
   [=[product.row_scales[column + product.pairs_apart]]=]
   [=[product.row_scales[column]]=])
-nacre_mutant(fused_gate_is_up kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_gate_is_up kernels/cuda/gemm_pairs.cuh
   [[Gated(sums.x, sums.y)]] [[Gated(sums.y, sums.x)]])
-nacre_mutant(fused_gates_of_rows_apart kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_gates_of_rows_apart kernels/cuda/gemm_pairs.cuh
   [[static_cast<size_t>(row) * product.pairs_apart + column]]
   [[static_cast<size_t>(row) * product.outputs + column]])
-nacre_mutant(fused_bias_left_out kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_bias_left_out kernels/cuda/gemm_pairs.cuh
   [[of.bias != nullptr]] [[false]])
-nacre_mutant(fused_bias_of_the_other kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_bias_of_the_other kernels/cuda/gemm_pairs.cuh
   [=[of.bias[column + half]]=] [=[of.bias[column]]=])
-nacre_mutant(fused_angles_of_another_row kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_angles_of_another_row kernels/cuda/gemm_pairs.cuh
   [[static_cast<size_t>(row) * half + j]] [[static_cast<size_t>(j)]])
-nacre_mutant(fused_keys_not_turned kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_keys_not_turned kernels/cuda/gemm_pairs.cuh
   [[cache.StoreKey(j, turned.first)]] [[cache.StoreKey(j, sums.x)]])
-nacre_mutant(fused_values_of_another_head kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_values_of_another_head kernels/cuda/gemm_pairs.cuh
   [[kv_head - of.kv.num_kv_heads]] [[2 * of.kv.num_kv_heads - 1 - kv_head]])
-nacre_mutant(fused_place_of_another_row kernels/cuda/gemm_pairs.cu
+nacre_mutant(fused_place_of_another_row kernels/cuda/gemm_pairs.cuh
   [[to.FindPlace(row < product.rows ? row : 0)]] [[to.FindPlace(0)]])
 
 # --------------------------------------------------------------- wrong fragments
