@@ -14,9 +14,19 @@ namespace {
 // A block finds garbage in shared memory and may touch what it asked for.
 constexpr unsigned char kUntouched = 0xff;  // NaN
 constexpr int kEarlyBlocks = 2;             // of a grid, at most
+constexpr uint32_t kMostTimes = 8;    // that a block goes on before others
+constexpr uint32_t kMostRounds = 16;  // before kernels after it start
 
 std::mt19937 random_overlap(1);
 std::mt19937 random_order(1);
+
+// That a block goes on before another one does: once, a few times, or as often
+// as it can.
+uint32_t TimesToGoOn() {
+  const uint32_t times = random_order() % kMostTimes + 1;
+  const uint32_t kind = random_order() % 4;
+  return kind < 2 ? 1 : kind == 2 ? times : UINT32_MAX;
+}
 
 }  // namespace
 
@@ -48,7 +58,8 @@ void GridRun::CheckShared() const {
 }
 
 BlockRules GridRun::Rules() const {
-  return {launch_.overlaps, launch_.kernel == settings.late_wait};
+  return {launch_.overlaps, launch_.kernel == settings.late_wait,
+          settings.late_count, launch_.together};
 }
 
 void GridRun::StartEarly() {
@@ -58,7 +69,7 @@ void GridRun::StartEarly() {
   for (int i = 0; i < kEarlyBlocks; ++i) {
     const auto index = static_cast<uint32_t>(random_overlap() % NumBlocks());
     if (early_.count(index) > 0) continue;
-    EarlyBlock& early = early_[index];
+    WaitingBlock& early = early_[index];
     Enter(index);
     early.block =
         std::make_unique<Block>(launch_.threads, launch_.thread, Rules());
@@ -69,13 +80,55 @@ void GridRun::StartEarly() {
   CheckShared();
 }
 
-void GridRun::Run(const std::function<void()>& start_others) {
-  has_started_ = true;
-  std::memset(launch_.shared, kUntouched, launch_.shared_size);
-  const uint32_t others_at = random_overlap() % (NumBlocks() + 1);
+std::vector<uint32_t> GridRun::BlocksInSomeOrder() const {
   std::vector<uint32_t> order(NumBlocks());
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_order);
+  return order;
+}
+
+void GridRun::RunTogether(const std::function<void()>& start_others) {
+  std::vector<WaitingBlock> blocks(NumBlocks());
+  for (WaitingBlock& each : blocks) {
+    each.block =
+        std::make_unique<Block>(launch_.threads, launch_.thread, Rules());
+    each.shared.assign(launch_.shared_bytes, kUntouched);
+  }
+  uint32_t others_in = random_overlap() % kMostRounds;
+  // Goes on only where no other can, at times.
+  const uint32_t slowest = random_order() % (2 * NumBlocks());
+  for (size_t running = blocks.size(); running > 0;) {
+    if (others_in-- == 0) start_others();
+    std::memset(launch_.shared, kUntouched, launch_.shared_size);
+    bool progress = false;
+    std::vector<uint32_t> order = BlocksInSomeOrder();
+    const auto slow = std::find(order.begin(), order.end(), slowest);
+    if (slow != order.end()) std::rotate(slow, slow + 1, order.end());
+    for (const uint32_t index : order) {
+      WaitingBlock& each = blocks[index];
+      if (each.block->is_done() || (index == slowest && progress)) continue;
+      Enter(index);
+      std::memcpy(launch_.shared, each.shared.data(), launch_.shared_bytes);
+      for (uint32_t times = TimesToGoOn(); times > 0; --times) {
+        if (!each.block->Advance()) break;
+        progress = true;
+      }
+      if (each.block->is_done()) --running;
+      each.shared.assign(launch_.shared, launch_.shared + launch_.shared_bytes);
+    }
+    CheckShared();
+    if (!progress) Die("blocks of a launch wait for each other for ever");
+  }
+  start_others();
+  LandStores();
+}
+
+void GridRun::Run(const std::function<void()>& start_others) {
+  if (launch_.together) return RunTogether(start_others);
+  has_started_ = true;
+  std::memset(launch_.shared, kUntouched, launch_.shared_size);
+  const uint32_t others_at = random_overlap() % (NumBlocks() + 1);
+  const std::vector<uint32_t> order = BlocksInSomeOrder();
   for (uint32_t i = 0; i < NumBlocks(); ++i) {
     if (i == others_at) {
       CheckShared();

@@ -6,6 +6,10 @@
 // then. The others start when the kernel before is done. So a wait that is
 // missing or comes too late shows in results. Which blocks start early, when,
 // and in which order all of them run, follows from a seed.
+//
+// Blocks of a cooperative launch all run at the same time: each for a while,
+// then another one, in an order that follows from the seed, too. Where none can
+// go on, they would wait for each other for ever: that ends the program.
 
 #ifndef TESTS_KERNELS_CUDA_EMULATION_GRID_H_
 #define TESTS_KERNELS_CUDA_EMULATION_GRID_H_
@@ -34,6 +38,7 @@ struct KernelLaunch {
   int threads = 0;
   size_t shared_bytes = 0;       // that a block asked for
   bool overlaps = false;         // may start before the kernel before is done
+  bool together = false;         // all blocks run at the same time
   std::function<void()> thread;  // what one thread runs
   // Memory that the blocks of a source file share, of whichever runs.
   unsigned char* shared = nullptr;
@@ -58,8 +63,8 @@ class GridRun {
   void Run(const std::function<void()>& start_others);
 
  private:
-  // A block that waits for the kernel before.
-  struct EarlyBlock {
+  // A block that waits, for the kernel before or for other blocks.
+  struct WaitingBlock {
     std::unique_ptr<Block> block;
     std::vector<unsigned char> shared;
   };
@@ -68,10 +73,12 @@ class GridRun {
   void Enter(uint32_t index);  // makes it the block that runs
   void CheckShared() const;
   BlockRules Rules() const;
+  std::vector<uint32_t> BlocksInSomeOrder() const;
+  void RunTogether(const std::function<void()>& start_others);
 
   const KernelLaunch launch_;
   bool has_started_ = false;
-  std::map<uint32_t, EarlyBlock> early_;  // by their number in the grid
+  std::map<uint32_t, WaitingBlock> early_;  // by their number in the grid
 };
 
 }  // namespace nacre::kernels::cuda::emulation

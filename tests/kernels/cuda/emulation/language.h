@@ -146,6 +146,7 @@ cudaError_t LaunchOnDevice(const cudaLaunchConfig_t* config,
   launch.threads = static_cast<int>(config->blockDim.x);
   launch.shared_bytes = config->dynamicSmemBytes;
   launch.overlaps = MayOverlap(*config);
+  launch.together = IsCooperative(*config);
   launch.thread = [kernel, values] { std::apply(kernel, values); };
   launch.shared = reinterpret_cast<unsigned char*>(shared);
   launch.shared_size = sizeof(shared);

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/kernels/cuda/emulation/tensor_core.h"
 
 namespace nacre::kernels::cuda::emulation {
@@ -28,12 +29,14 @@ constexpr int kCopyBytes = 16;
 constexpr unsigned char kNotThereYet = 0xff;  // makes NaN
 constexpr int kMostGroups = 2;                // of GroupBarrier
 constexpr int kMostTurns = 40;  // of a warp before another has one
+constexpr int kFewTurns = 3;    // before other blocks may have some
 
 struct PendingCopy {
   void* to;
   const void* from;
   bool inside;
-  // Of one that was issued while the kernel before still ran: what it read.
+  // Of one that was issued while the kernel before still ran, and of some where
+  // other blocks do: what it read.
   bool has_read;
   std::array<char, kCopyBytes> bytes;
 };
@@ -68,6 +71,8 @@ struct Fiber {
   std::deque<std::vector<PendingCopy>> groups;
   const uint64_t* barrier = nullptr;  // that it waits for
   int parity = 0;
+  const unsigned* count = nullptr;  // that it waits for, until it is `least`
+  unsigned least = 0;
   std::vector<PendingProduct> open_products;
   std::deque<std::vector<PendingProduct>> product_groups;
 };
@@ -78,6 +83,23 @@ struct Warp {
   Factors columns[8];  // of its right one
   uint64_t shuffled[2][kWarp];
   const void* sources[kWarp];  // of lanes
+};
+
+// A barrier of a number of threads that may be another each time.
+struct Group {
+  int64_t arrived = 0;
+  int64_t target = 0;  // arrivals at which it opens
+  int threads = 0;
+
+  int64_t Arrive(int of_threads) {
+    if (arrived == target) {
+      threads = of_threads;
+      target += threads;
+    }
+    if (threads != of_threads) Die("a barrier that others are to open");
+    ++arrived;
+    return target;
+  }
 };
 
 // In shared memory. A phase with copies ends when a thread waits for it.
@@ -117,7 +139,7 @@ struct BlockState {
   int threads;
   bool previous_is_done = false;
   int64_t arrived = 0;
-  std::array<int64_t, kMostGroups> group_arrived = {};
+  std::array<Group, kMostGroups> groups = {};
   std::vector<Warp> warps;
   std::map<const uint64_t*, Barrier> barriers;
   std::vector<Fiber> fibers;  // as many as the largest block had on them
@@ -180,7 +202,9 @@ PendingCopy MakeCopy(void* to, const void* from, bool inside) {
       reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0) {
     Die("a misaligned copy");
   }
-  PendingCopy copy = {to, from, inside, !block->previous_is_done, {}};
+  const bool reads_now = !block->previous_is_done ||
+                         (block->rules.together && random_turns() % 2 == 0);
+  PendingCopy copy = {to, from, inside, reads_now, {}};
   if (copy.has_read && inside) {
     std::memcpy(copy.bytes.data(), from, kCopyBytes);
   }
@@ -191,6 +215,10 @@ Barrier& BarrierAt(const uint64_t* barrier) {
   const auto found = block->barriers.find(barrier);
   if (found == block->barriers.end()) Die("a barrier that was not made");
   return found->second;
+}
+
+bool HasCome(const unsigned* count, unsigned least) {
+  return static_cast<int>(*count - least) >= 0;
 }
 
 bool PhaseIsOver(const uint64_t* barrier, int parity) {
@@ -217,8 +245,9 @@ int TakeTurn(int warp) {
     Fiber& fiber = block->fibers[thread];
     if (fiber.done || block->warps[warp].arrived < fiber.warp_target ||
         block->arrived < fiber.block_target ||
-        block->group_arrived[fiber.group] < fiber.group_target ||
+        block->groups[fiber.group].arrived < fiber.group_target ||
         (fiber.waits && !block->previous_is_done) ||
+        (fiber.count != nullptr && !HasCome(fiber.count, fiber.least)) ||
         (fiber.barrier != nullptr &&
          !PhaseIsOver(fiber.barrier, fiber.parity))) {
       continue;
@@ -283,26 +312,53 @@ void RunProduct(const PendingProduct& product) {
   WarpBarrier();
 }
 
-bool IsRunning(const Fiber& fiber) { return !fiber.done; }
+bool IsDone(const BlockState& state) {
+  const auto begin = state.fibers.begin();
+  return std::all_of(begin, begin + state.threads,
+                     [](const Fiber& fiber) { return fiber.done; });
+}
+
+// Runs threads of the block for a while, a warp up to so many times. False:
+// none can go on.
+bool TakeTurns(int most_turns) {
+  std::vector<int> order(block->warps.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_turns);
+  bool progress = false;
+  for (const int warp : order) {
+    int turns = random_turns() % most_turns;
+    while (turns-- > 0 && TakeTurn(warp) > 0) progress = true;
+  }
+  // All may have had no turn by chance.
+  for (const int warp : order) {
+    if (!progress) progress = TakeTurn(warp) > 0;
+  }
+  return progress;
+}
 
 // Runs the threads of the block until all are done, or none can go on.
 void RunThreads() {
-  const auto begin = block->fibers.begin();
-  const auto end = begin + block->threads;
-  std::vector<int> order(block->warps.size());
-  std::iota(order.begin(), order.end(), 0);
-  while (std::any_of(begin, end, IsRunning)) {
-    std::shuffle(order.begin(), order.end(), random_turns);
-    bool progress = false;
-    for (const int warp : order) {
-      int turns = random_turns() % kMostTurns;
-      while (turns-- > 0 && TakeTurn(warp) > 0) progress = true;
+  while (!IsDone(*block) && TakeTurns(kMostTurns)) {
+  }
+}
+
+// Of the block, which does nothing more.
+void CheckEnd() {
+  for (const auto& [at, barrier] : block->barriers) {
+    if (!barrier.copies.empty()) Die("a block ended with copies under way");
+  }
+  for (int thread = 0; thread < block->threads; ++thread) {
+    const Fiber& fiber = block->fibers[thread];
+    if (!fiber.done) Die("threads wait at a barrier that not all reach");
+    if (!fiber.open.empty() || !fiber.groups.empty()) {
+      Die("a block ended with copies under way");
     }
-    // All may have had no turn by chance.
-    for (const int warp : order) {
-      if (!progress) progress = TakeTurn(warp) > 0;
+    if (!fiber.open_products.empty() || !fiber.product_groups.empty()) {
+      Die("a block ended with products under way");
     }
-    if (!progress) return;
+    if (block->rules.must_wait && !fiber.has_waited) {
+      Die("a thread ended without WaitForPrevious");
+    }
   }
 }
 
@@ -339,6 +395,7 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     fiber.has_waited = false;
     fiber.shuffles = 0;
     fiber.barrier = nullptr;
+    fiber.count = nullptr;
   }
 }
 
@@ -353,23 +410,20 @@ void Block::Finish() {
   block = state_.get();
   block->previous_is_done = true;
   RunThreads();
-  for (const auto& [at, barrier] : block->barriers) {
-    if (!barrier.copies.empty()) Die("a block ended with copies under way");
-  }
-  for (int thread = 0; thread < block->threads; ++thread) {
-    const Fiber& fiber = block->fibers[thread];
-    if (!fiber.done) Die("threads wait at a barrier that not all reach");
-    if (!fiber.open.empty() || !fiber.groups.empty()) {
-      Die("a block ended with copies under way");
-    }
-    if (!fiber.open_products.empty() || !fiber.product_groups.empty()) {
-      Die("a block ended with products under way");
-    }
-    if (block->rules.must_wait && !fiber.has_waited) {
-      Die("a thread ended without WaitForPrevious");
-    }
-  }
+  CheckEnd();
 }
+
+bool Block::Advance() {
+  block = state_.get();
+  block->previous_is_done = true;
+  const int most_turns =
+      random_turns() % 2 == 0 ? random_turns() % kFewTurns + 1 : kMostTurns;
+  if (is_done() || !TakeTurns(most_turns)) return false;
+  if (is_done()) CheckEnd();
+  return true;
+}
+
+bool Block::is_done() const { return IsDone(*state_); }
 
 int Thread() { return current; }
 
@@ -390,7 +444,7 @@ void GroupBarrier(int group, int threads) {
   }
   Fiber& fiber = CurrentFiber();
   fiber.group = group;
-  fiber.group_target = Target(++block->group_arrived[group], threads);
+  fiber.group_target = block->groups[group].Arrive(threads);
   Yield();
 }
 
@@ -443,6 +497,23 @@ void Announce() {
 void LandStores() {
   std::for_each(held_stores.begin(), held_stores.end(), LandStore);
   held_stores.clear();
+}
+
+void CountBlock(unsigned* count) {
+  Fence();
+  Announce();
+  ++*count;
+}
+
+void WaitForBlocks(const unsigned* count, unsigned least) {
+  counts.waited_for.insert(count);
+  if (block->rules.late_count == count) return;
+  Fiber& fiber = CurrentFiber();
+  fiber.count = count;
+  fiber.least = least;
+  // Others may come first even where it need not wait.
+  Yield();
+  fiber.count = nullptr;
 }
 
 uint64_t ShuffleXor(uint64_t value, int distance) {

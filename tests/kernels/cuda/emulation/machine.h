@@ -1,9 +1,9 @@
 // An emulated multiprocessor: runs one block of a CUDA kernel that was compiled
 // as C++, each thread a fiber. Warps take turns at random, some far ahead of
 // others, asynchronous copies land as early or as late as they may, and a block
-// may start before the kernel before its own is done: a missing wait or
-// barrier, or an index that is off, gives wrong results. Says nothing about
-// speed.
+// may start before the kernel before its own is done. So may blocks of one
+// launch, if they run at the same time: a missing wait or barrier, or an index
+// that is off, gives wrong results. Says nothing about speed.
 //
 // One operating-system thread; the machine is global.
 
@@ -30,6 +30,11 @@ struct BlockRules {
   bool must_wait = false;
   // WaitForPrevious returns at once: as if it stood at the kernel's end.
   bool waits_late = false;
+  // Likewise WaitForBlocks, for this count.
+  const unsigned* late_count = nullptr;
+  // Other blocks run meanwhile: copies read when they are issued, or when they
+  // land.
+  bool together = false;
 };
 
 struct BlockState;
@@ -47,6 +52,11 @@ class Block {
   void Start();
   // The rest, or all of it: the kernel before is done.
   void Finish();
+
+  // Likewise, a little of it at a time, for blocks that wait for each other.
+  // False: nothing can go on, or all is done.
+  bool Advance();
+  bool is_done() const;
 
  private:
   const std::unique_ptr<BlockState> state_;
@@ -67,6 +77,9 @@ void Fence();
 // fence has brought to memory by then come too late for them.
 void Announce();
 void LandStores();
+// As kernels/cuda/block_counts.cuh.
+void CountBlock(unsigned* count);
+void WaitForBlocks(const unsigned* count, unsigned least);
 // The value of the lane whose number differs in the bits of `distance`.
 uint64_t ShuffleXor(uint64_t value, int distance);
 void Copy(void* to, const void* from, bool inside);

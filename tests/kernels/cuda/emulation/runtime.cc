@@ -282,6 +282,29 @@ bool MayOverlap(const cudaLaunchConfig_t& config) {
       });
 }
 
+bool IsCooperative(const cudaLaunchConfig_t& config) {
+  return std::any_of(config.attrs, config.attrs + config.numAttrs,
+                     [](const cudaLaunchAttribute& attribute) {
+                       return attribute.id == cudaLaunchAttributeCooperative &&
+                              attribute.val.cooperative != 0;
+                     });
+}
+
+namespace {
+
+// Blocks that the device has room for at the same time.
+unsigned MostBlocks(const cudaLaunchConfig_t& config) {
+  constexpr size_t kReserved = 1 << 10;  // bytes of a block's shared memory
+  constexpr unsigned kMostThreads = 2048;
+  const auto of_memory = static_cast<unsigned>(
+      (static_cast<size_t>(settings.shared_limit) + kReserved) /
+      (config.dynamicSmemBytes + kReserved));
+  return static_cast<unsigned>(settings.multiprocessors) *
+         std::min(of_memory, kMostThreads / config.blockDim.x);
+}
+
+}  // namespace
+
 int SharedCarveout(const void* kernel) { return SharedOf(kernel).carveout; }
 
 int64_t Unfinished() {
@@ -315,7 +338,12 @@ cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
                     grid.x <= 0x7fffffffu && grid.y <= kMostBlocksYZ &&
                     grid.z <= kMostBlocksYZ && block.x > 0 && block.x <= 1024 &&
                     block.x % 32 == 0 && block.y == 1 && block.z == 1;
-  return fits ? cudaSuccess : cudaErrorInvalidValue;
+  if (!fits) return cudaErrorInvalidValue;
+  if (!IsCooperative(config)) return cudaSuccess;
+  ++counts.cooperative_launches;
+  return grid.x * grid.y * grid.z <= MostBlocks(config)
+             ? cudaSuccess
+             : cudaErrorCooperativeLaunchTooLarge;
 }
 
 }  // namespace nacre::kernels::cuda::emulation
@@ -394,6 +422,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = is_older ? 8 : settings.major;
   properties->minor = is_older ? 0 : settings.minor;
   properties->multiProcessorCount = settings.multiprocessors;
+  properties->sharedMemPerBlockOptin =
+      static_cast<size_t>(settings.shared_limit);
   return cudaSuccess;
 }
 

@@ -51,6 +51,8 @@ struct DeviceSettings {
   // A kernel whose WaitForPrevious does nothing: what tests of the waits must
   // notice.
   const void* late_wait = nullptr;
+  // Likewise a count that WaitForBlocks does not wait for.
+  const unsigned* late_count = nullptr;
   // Whether kernels are queued, but do nothing.
   bool idle = false;
   // Once set, everything that waits returns it: as after a fault in a kernel.
@@ -65,6 +67,8 @@ struct DeviceCounts {
   std::set<const void*> kernels;  // that were launched
   // Of which blocks ran before the kernel before was done.
   std::set<const void*> early_kernels;
+  int cooperative_launches = 0;
+  std::set<const unsigned*> waited_for;  // by WaitForBlocks
   int waits = 0;  // by the host, for a stream or an event
   int uploads = 0;
   size_t downloaded_bytes = 0;
@@ -94,6 +98,8 @@ void EnqueueTogether(cudaStream_t stream,
 // Whether it has the attribute that lets it start before the one before is
 // done.
 bool MayOverlap(const cudaLaunchConfig_t& config);
+// Whether all of its blocks are to run at the same time.
+bool IsCooperative(const cudaLaunchConfig_t& config);
 
 // The shared memory that a kernel prefers an SM to have, in percent; -1: it has
 // not said.
