@@ -85,7 +85,7 @@ class Backend : public MemoryOps,
   // stays allocated until RunStep returns. A device may record the ops and
   // replay the recording in later steps.
   virtual void RunStep(int rows, absl::FunctionRef<void()> ops);
-  // What came of its recordings.
+  // What came of its recordings. Any thread.
   virtual GraphCounts graph_counts() const { return {}; }
   // Numbers of rows, rising. Steps of these sizes repeat, so that a model adds
   // rows without use to a step until it has one. Empty: it adds none.

@@ -106,6 +106,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     CudaBackendOptions cuda;
     cuda.graphs = options.graphs;
     cuda.fusion = options.fusion;
+    cuda.persistent = options.persistent;
     cuda.cublas_prompts = options.prefill == kCublasPrefill;
     cuda.cublas_library = options.cublas_library;
     return CreateCudaBackend(

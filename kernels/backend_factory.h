@@ -50,6 +50,8 @@ struct BackendOptions {
   bool graphs = true;
   bool overlap = true;
   bool fusion = true;
+  // Likewise: steps of one or few rows as one kernel where they can be.
+  bool persistent = false;
   // What multiplies rows of prompts: "own", as all others, or "cublas"
   // (kernels/prompt_products.h), of cuda only; and cublasLt's file. Empty: the
   // machine's.

@@ -13,6 +13,8 @@ struct GraphCounts {
   uint64_t replayed = 0;  // as the graph that was kept of an equal list
   uint64_t captured = 0;  // as a graph that was made for it, the second time
   uint64_t plain = 0;     // kernel by kernel: none like it was remembered
+  // As one kernel that stays for all of them, where that is asked for.
+  uint64_t persistent = 0;
 
   bool operator==(const GraphCounts&) const = default;
 };

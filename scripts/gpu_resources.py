@@ -71,14 +71,15 @@ def each_kernel(text):
         name = COMPILING.search(part)
         if not name:
             continue
-        stack, used = STACK.search(part), USED.search(part)
-        if not stack or not used:
+        # The kernel's, then those of functions that it calls.
+        stacks, used = STACK.findall(part), USED.search(part)
+        if not stacks or not used:
             raise ValueError(f"ptxas says nothing of {name[1]}:\n{part}")
         static = STATIC.search(part)
         yield name[1], name[2], {
-            "stack": int(stack[1]),
-            "stores": int(stack[2]),
-            "loads": int(stack[3]),
+            "stack": sum(int(stack) for stack, _, _ in stacks),
+            "stores": sum(int(stores) for _, stores, _ in stacks),
+            "loads": sum(int(loads) for _, _, loads in stacks),
             "registers": int(used[1]),
             "shared": int(static[1]) if static else 0,
         }

@@ -247,6 +247,7 @@ TESTED_BY = {
     "kernels/cuda/cuda_products.cc": "tests/kernels/cuda/cuda_fused_test.cc",
     "kernels/cuda/gemm_pairs.cu": "tests/kernels/cuda/cuda_pairs_test.cc",
     "kernels/cuda/prompt_rows.cu": "tests/kernels/cuda/cublas_prompts_test.cc",
+    "kernels/cuda/persistent.cu": "tests/model/cuda_persistent_test.cc",
     "model/prompt_weights.cc": "tests/model/cuda_prompts_test.cc",
     **{f"kernels/cuda/{name}": "tests/model/device_draw_test.cc"
        for name in ("cuda_token_drawer.cc", "draw_tokens.cu")},

@@ -326,13 +326,27 @@ cudaError_t AttendF32(const Queue& queue, const AttentionArgs& args) {
 }
 
 template <bool kWhole, int kWarps, int kDims>
+PhaseKind PhaseOf() {
+  if (kWhole) return PhaseKind::kNone;
+  if (kDims == 64) {
+    return kWarps == 1   ? PhaseKind::kAttend1x64
+           : kWarps == 2 ? PhaseKind::kAttend2x64
+                         : PhaseKind::kNone;
+  }
+  return kWarps == 1   ? PhaseKind::kAttend1x128
+         : kWarps == 2 ? PhaseKind::kAttend2x128
+                       : PhaseKind::kNone;
+}
+
+template <bool kWhole, int kWarps, int kDims>
 cudaError_t AttendStream(const Queue& queue, const AttentionArgs& args) {
   using Block = StreamBlock<kWarps, kDims>;
   const int parts = PartsOf(args, Block::kQueries);
-  return LaunchKernel(queue,
-                      {BlocksOf(args, parts, kWhole ? 1 : args.max_splits),
-                       Block::kThreads, Block::Bytes(kWhole)},
-                      StreamKernel<kWhole, kWarps, kDims>, args, parts);
+  return LaunchKernel(
+      queue,
+      {BlocksOf(args, parts, kWhole ? 1 : args.max_splits), Block::kThreads,
+       Block::Bytes(kWhole), PhaseOf<kWhole, kWarps, kDims>()},
+      StreamKernel<kWhole, kWarps, kDims>, args, parts);
 }
 
 // Shared memory that a block of the current device can have.
@@ -407,7 +421,9 @@ cudaError_t Merge(const Queue& queue, const AttentionArgs& args) {
       static_cast<unsigned>((args.kv.head_dim + kMergeThreads - 1) /
                             kMergeThreads));
   const bool bf16 = args.kv.type == DType::kBF16;
-  return LaunchKernel(queue, {blocks, kMergeThreads, sizeof(MergeMemory)},
+  return LaunchKernel(queue,
+                      {blocks, kMergeThreads, sizeof(MergeMemory),
+                       bf16 ? PhaseKind::kMerge : PhaseKind::kNone},
                       bf16 ? MergeKernel<true> : MergeKernel<false>, args);
 }
 

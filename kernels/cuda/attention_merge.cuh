@@ -14,7 +14,7 @@
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only attention.cu includes this
+namespace {  // only attention.cu and persistent.cu include this
 
 constexpr int kMergeThreads = 128;
 // Splits that are read at the same time, where there are many and few.

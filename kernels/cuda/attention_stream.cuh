@@ -31,7 +31,7 @@
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only attention.cu includes this
+namespace {  // only attention.cu and persistent.cu include this
 
 // Of rows that are done their means, of others the split's sums for
 // MergeKernel.

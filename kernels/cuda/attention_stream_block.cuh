@@ -24,7 +24,7 @@
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only attention.cu includes this
+namespace {  // only attention.cu and persistent.cu include this
 
 constexpr int kStep = 64;  // positions; decides bits
 static_assert(kAttentionSplit % kStep == 0);

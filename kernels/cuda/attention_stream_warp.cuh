@@ -17,7 +17,7 @@
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only attention.cu includes this
+namespace {  // only attention.cu and persistent.cu include this
 
 // A warp's queries: 16, or fewer, of one tile.
 template <int kDims>

@@ -15,7 +15,7 @@
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only attention.cu includes this
+namespace {  // only attention.cu and persistent.cu include this
 
 // Scores of a step. x and y of [4w + j] are positions 32w + 8t + j and 32w + 8t
 // + 4 + j for query g. z and w are those for query g + 8.

@@ -48,6 +48,7 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
       weight_type_(weight_type),
       kv_type_(kv_type),
       options_(std::move(options)),
+      persistent_(device_.get(), staging_.get(), &graphs_),
       batch_(device_.get(), staging_.get()),
       token_drawer_(device_.get(), staging_.get()),
       products_(device_.get(), options_.fusion,
@@ -72,11 +73,19 @@ void CudaBackend::RunStep(int rows, absl::FunctionRef<void()> ops) {
   const cuda::CublasPrompts* const prompts = products_.prompts();
   const bool has_prompts = prompts != nullptr && !prompts->runs().empty();
   if (!options_.graphs || rows > kMostGraphRows || has_prompts) return ops();
-  device_->BeginStep(&graphs_);
+  cuda::StepQueue* steps = &graphs_;
+  if (options_.persistent) steps = &persistent_;
+  device_->BeginStep(steps);
   is_recorded_ = true;
   ops();
   is_recorded_ = false;
   device_->EndStep();
+}
+
+GraphCounts CudaBackend::graph_counts() const {
+  GraphCounts counts = graphs_.counts();
+  counts.persistent = persistent_.count();
+  return counts;
 }
 
 absl::Span<const int> CudaBackend::step_sizes() const {

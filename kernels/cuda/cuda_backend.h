@@ -31,6 +31,7 @@
 #include "kernels/cuda/cuda_token_drawer.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/paged_batch.h"
+#include "kernels/cuda/persistent_steps.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/cuda/step_graphs.h"
 #include "kernels/weight_type.h"
@@ -45,6 +46,9 @@ struct CudaBackendOptions {
   size_t max_partial_bytes = size_t{64} << 20;
   // Whether steps that come again are CUDA graphs.
   bool graphs = true;
+  // Whether of these steps those that can be are one kernel instead
+  // (persistent_steps.h).
+  bool persistent = false;
   // Whether kernels do what others would after them, where they can.
   bool fusion = true;
   // Blocks of attention that are worth all splits of their tiles of a prompt;
@@ -70,7 +74,7 @@ class CudaBackend : public cuda::CudaRowOps {
     return cuda::CudaMatrix::Bytes(parts, weight_type_);
   }
   void RunStep(int rows, absl::FunctionRef<void()> ops) override;
-  GraphCounts graph_counts() const override { return graphs_.counts(); }
+  GraphCounts graph_counts() const override;
   absl::Span<const int> step_sizes() const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override {
@@ -137,7 +141,8 @@ class CudaBackend : public cuda::CudaRowOps {
   const DType kv_type_;
   const CudaBackendOptions options_;
   cuda::StepGraphs graphs_;
-  bool is_recorded_ = false;  // the step that runs
+  cuda::PersistentSteps persistent_;  // and those that can not be: graphs_
+  bool is_recorded_ = false;          // the step that runs
   cuda::PagedBatch batch_;
   cuda::CudaTokenDrawer token_drawer_;
   cuda::CudaProducts products_;  // grown by Pack

@@ -131,6 +131,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(
   device->major_ = properties.major;
   device->minor_ = properties.minor;
   device->multiprocessors_ = properties.multiProcessorCount;
+  device->shared_bytes_ = properties.sharedMemPerBlockOptin;
   if (properties.major < kLeastMajor) {
     return absl::FailedPreconditionError(
         absl::StrCat(name, " (", properties.name, ") has compute capability ",
@@ -173,10 +174,10 @@ cudaStream_t Device::stream() {
   return queue_.stream;
 }
 
-void Device::BeginStep(StepGraphs* graphs) {
+void Device::BeginStep(StepQueue* steps) {
   NACRE_CHECK(record_ == nullptr, "a step in a step");
-  graphs_ = graphs;
-  graphs_->BeginStep();
+  steps_ = steps;
+  steps_->BeginStep();
   record_ = &recorded_;
 }
 
@@ -187,10 +188,13 @@ void Device::EndStep() {
 
 void Device::QueueRecorded() {
   if (recorded_.empty()) return;
+  // Nothing is recorded when what queues them asks for the stream.
+  RecordedLaunches launches = std::exchange(recorded_, {});
   if (ok()) {
-    Check(graphs_->Launch(recorded_, queue_.stream), "kernels of a step");
+    Check(steps_->Launch(launches, queue_.stream), "kernels of a step");
   }
-  recorded_.clear();
+  launches.clear();
+  recorded_ = std::move(launches);  // its memory
 }
 
 DeviceMemory Device::Memory() {

@@ -21,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/step_graphs.h"
+#include "kernels/cuda/step_queue.h"
 #include "kernels/device_memory.h"
 
 namespace nacre::kernels::cuda {
@@ -63,6 +63,8 @@ class Device {
   std::string sm() const;           // "sm90"
   std::string description() const;  // "NVIDIA H200, device 0, sm90"
   int multiprocessors() const { return multiprocessors_; }
+  // Shared memory that a block can have.
+  size_t shared_bytes() const { return shared_bytes_; }
 
   // Waits for nothing.
   DeviceMemory Memory();
@@ -76,8 +78,8 @@ class Device {
   absl::StatusOr<std::unique_ptr<Buffer>> AllocatePinned(size_t bytes);
 
   // From here to EndStep kernels are recorded, and queued together before
-  // anything else is (StepGraphs). `graphs` outlives the step.
-  void BeginStep(StepGraphs* graphs);
+  // anything else is. `steps` outlives the step.
+  void BeginStep(StepQueue* steps);
   void EndStep();
 
   // Makes *buffer at least `bytes` large (twice as large as before, if that is
@@ -112,9 +114,10 @@ class Device {
   int major_ = 0;
   int minor_ = 0;
   int multiprocessors_ = 0;
+  size_t shared_bytes_ = 0;
   Queue queue_;
   int64_t queued_ = 0;
-  StepGraphs* graphs_ = nullptr;        // of the step
+  StepQueue* steps_ = nullptr;          // of the step
   RecordedLaunches recorded_;           // of the step, not queued yet
   RecordedLaunches* record_ = nullptr;  // `recorded_` during a step
   cudaEvent_t marks_[kMarks] = {};

@@ -1,5 +1,8 @@
 #include <cuda_runtime.h>
 
+#include <cstdint>
+#include <type_traits>
+
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/kernel_block.cuh"
 #include "kernels/cuda/math.cuh"
@@ -193,7 +196,10 @@ cudaError_t Embed(const Queue& queue, const DeviceTable& table,
 template <typename Element>
 cudaError_t Gate(const Queue& queue, const float* gate_up, int rows, int cols,
                  int out_cols, Element* out) {
-  return LaunchKernel(queue, {BlocksForRows(rows, out_cols), kThreads},
+  const PhaseKind phase =
+      std::is_same_v<Element, uint16_t> ? PhaseKind::kGate : PhaseKind::kNone;
+  return LaunchKernel(queue,
+                      {BlocksForRows(rows, out_cols), kThreads, 0, phase},
                       GateKernel<Element>, gate_up, cols, out_cols, out);
 }
 
@@ -283,8 +289,9 @@ cudaError_t AddPairs(const Queue& queue, const float* parts, int num_parts,
 cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,
                       const float* bias) {
   const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(cols);
-  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
-                      AddToRowsKernel, x, count, cols, bias);
+  return LaunchKernel(
+      queue, {BlocksFor(count, kThreads), kThreads, 0, PhaseKind::kAddToRows},
+      AddToRowsKernel, x, count, cols, bias);
 }
 
 cudaError_t AddWeightedRows(const Queue& queue, const float* y,
@@ -303,8 +310,9 @@ cudaError_t CopyColumns(const Queue& queue, const float* x, int rows,
 
 cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,
                       int padded_cols, uint16_t* out) {
-  return LaunchKernel(queue, {BlocksForRows(rows, padded_cols), kThreads},
-                      RoundKernel, x, cols, padded_cols, out);
+  return LaunchKernel(
+      queue, {BlocksForRows(rows, padded_cols), kThreads, 0, PhaseKind::kRound},
+      RoundKernel, x, cols, padded_cols, out);
 }
 
 }  // namespace nacre::kernels::cuda

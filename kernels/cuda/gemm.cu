@@ -66,15 +66,19 @@ __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
 struct Kernel {
   void (*function)(Product);
   int threads;
+  PhaseKind phase = PhaseKind::kNone;
 };
 
 template <typename Weights>
 Kernel KernelOf(GemmKernel kernel) {
+  constexpr bool kBf16 = Weights::kFormat == GemmFormat::kBf16;
   switch (kernel) {
     case GemmKernel::kSkinny8:
-      return {SkinnyKernel<Weights, 8>, kSkinnyThreads<Weights>};
+      return {SkinnyKernel<Weights, 8>, kSkinnyThreads<Weights>,
+              kBf16 ? PhaseKind::kProduct8 : PhaseKind::kNone};
     case GemmKernel::kSkinny16:
-      return {SkinnyKernel<Weights, 16>, kSkinnyThreads<Weights>};
+      return {SkinnyKernel<Weights, 16>, kSkinnyThreads<Weights>,
+              kBf16 ? PhaseKind::kProduct16 : PhaseKind::kNone};
     case GemmKernel::k32x32:
       return {TiledKernel<Weights, Tile32x32>, Tile32x32::kThreads};
     case GemmKernel::k32x64:
@@ -207,7 +211,7 @@ cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
     const Kernel kernel = KernelOf(args.format, plan.kernel);
     status = LaunchKernel(on,
                           {dim3(static_cast<unsigned>(plan.blocks)),
-                           kernel.threads, plan.shared_bytes},
+                           kernel.threads, plan.shared_bytes, kernel.phase},
                           kernel.function, product);
   }
   if (status != cudaSuccess || !planned.adds_apart()) return status;

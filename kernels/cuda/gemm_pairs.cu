@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/gemm_launch.cuh"
 #include "kernels/cuda/gemm_pairs.cuh"
@@ -10,6 +11,7 @@
 #include "kernels/cuda/gemm_skinny_results.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/kernel_block.cuh"
+#include "kernels/cuda/phase.h"
 
 namespace nacre::kernels::cuda {
 namespace {
@@ -29,21 +31,44 @@ __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
   MultiplyNormedPairs<KernelBlock, Weights, To>({shared}, product, inputs, to);
 }
 
+// What they may be.
+struct PairPhases {
+  PhaseKind of_8 = PhaseKind::kNone;
+  PhaseKind of_16 = PhaseKind::kNone;
+  PhaseKind normed = PhaseKind::kNone;
+};
+
+template <typename Weights, typename To>
+constexpr PairPhases PhasesOf() {
+  if (Weights::kFormat != GemmFormat::kBf16) return {};
+  if (std::is_same_v<To, Gate>) {
+    return {PhaseKind::kGated8, PhaseKind::kGated16, PhaseKind::kGatedNormed};
+  }
+  if (std::is_same_v<To, RotateTo<uint16_t>>) {
+    return {PhaseKind::kRotated8, PhaseKind::kRotated16,
+            PhaseKind::kRotatedNormed};
+  }
+  return {};
+}
+
 template <typename Weights, typename To>
 cudaError_t Launch(const Queue& queue, const Planned& planned,
                    const Product& product, const NormOfInputs* norm,
                    const To& to) {
   const Queue on = QueueOf(queue, planned);
-  const Grid grid = {dim3(static_cast<unsigned>(planned.plan.blocks)),
-                     kSkinnyThreads<Weights>, planned.plan.shared_bytes};
+  Grid grid = {dim3(static_cast<unsigned>(planned.plan.blocks)),
+               kSkinnyThreads<Weights>, planned.plan.shared_bytes};
+  constexpr PairPhases kPhases = PhasesOf<Weights, To>();
   const bool few = planned.plan.kernel == GemmKernel::kSkinny8;
   if (norm == nullptr) {
+    grid.phase = few ? kPhases.of_8 : kPhases.of_16;
     return LaunchKernel(on, grid,
                         few ? SkinnyPairsKernel<Weights, 8, To>
                             : SkinnyPairsKernel<Weights, 16, To>,
                         product, to);
   }
   if (!few) return cudaErrorInvalidValue;
+  grid.phase = kPhases.normed;
   const NormedInputs inputs = {
       norm->x, norm->weight, norm->epsilon, norm->cols,
       norm->cols % 4 == 0 && Aligned(norm->x) && Aligned(norm->weight)};

@@ -25,7 +25,7 @@
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only gemm.cu and gemm_pairs.cu include this
+namespace {  // only gemm.cu, gemm_pairs.cuh and persistent.cu include this
 
 // Walks over the (tile, block) pairs of one warp in the order of their use.
 struct Cursor {

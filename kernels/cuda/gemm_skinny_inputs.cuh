@@ -17,7 +17,7 @@
 #include "kernels/cuda/row_norm.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only gemm_skinny.cuh and gemm_pairs.cu include this
+namespace {  // only gemm_skinny.cuh and gemm_pairs.cuh include this
 
 // Rounded rows in memory: each warp copies those of its chain.
 struct CopiedInputs {

@@ -15,7 +15,7 @@
 #include "kernels/cuda/gemm_weights.cuh"
 
 namespace nacre::kernels::cuda {
-namespace {  // only gemm_skinny.cuh and gemm_pairs.cu include this
+namespace {  // only gemm_skinny.cuh and gemm_pairs.cuh include this
 
 template <typename Weights>
 constexpr int kSkinnyThreads = kSkinnyGroups<Weights>* kSkinnyGroupThreads;

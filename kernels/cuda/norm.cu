@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/kernel_block.cuh"
@@ -84,6 +85,17 @@ struct Heads {
   int out_cols;
 };
 
+// kNone: of more elements than may be a phase.
+template <typename Element>
+PhaseKind PhaseOf(int cols) {
+  if (std::is_same_v<Element, float>) {
+    return cols <= kNormStep ? PhaseKind::kNormF32 : PhaseKind::kNone;
+  }
+  return cols <= kNormStep       ? PhaseKind::kNorm1
+         : cols <= 4 * kNormStep ? PhaseKind::kNorm4
+                                 : PhaseKind::kNorm8;
+}
+
 template <typename Element>
 cudaError_t Normalize(const Queue& queue, const Heads& heads, const float* x,
                       const float* weight, float epsilon, Element* out) {
@@ -96,7 +108,9 @@ cudaError_t Normalize(const Queue& queue, const Heads& heads, const float* x,
                       IsAligned(x) && IsAligned(weight) && IsAligned(out);
   const dim3 blocks(static_cast<unsigned>(heads.rows),
                     static_cast<unsigned>(heads.count));
-  return LaunchKernel(queue, {blocks, kThreads, kNormWarps * sizeof(float)},
+  return LaunchKernel(queue,
+                      {blocks, kThreads, kNormWarps * sizeof(float),
+                       PhaseOf<Element>(heads.cols)},
                       kernel, x, heads.row_stride, heads.cols, weight, epsilon,
                       out, heads.out_stride, heads.out_cols, vector);
 }

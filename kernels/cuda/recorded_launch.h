@@ -14,12 +14,15 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/cuda/phase.h"
+
 namespace nacre::kernels::cuda {
 
 struct Grid {
   dim3 blocks;
-  int threads = 0;          // of a block
-  size_t shared_bytes = 0;  // of a block
+  int threads = 0;                     // of a block
+  size_t shared_bytes = 0;             // of a block
+  PhaseKind phase = PhaseKind::kNone;  // what the kernel may be one of
 };
 
 inline bool operator==(const Grid& a, const Grid& b) {
@@ -57,6 +60,7 @@ class RecordedLaunch {
                  const std::tuple<Parameters...>& arguments)
       : start_(&Start<Parameters...>),
         equal_(&Equal<Parameters...>),
+        pack_(&Pack<Parameters...>),
         kernel_(reinterpret_cast<void (*)()>(kernel)),
         grid_(grid),
         overlap_(overlap) {
@@ -70,6 +74,15 @@ class RecordedLaunch {
 
   cudaError_t Launch(cudaStream_t stream) const {
     return start_(*this, stream);
+  }
+
+  const Grid& grid() const { return grid_; }
+  // Of a kernel that may be one.
+  Phase phase() const {
+    Phase phase = {grid_.phase,
+                   {grid_.blocks.x, grid_.blocks.y, grid_.blocks.z}};
+    pack_(*this, phase.arguments);
+    return phase;
   }
 
   // Whether they queue the same.
@@ -100,9 +113,21 @@ class RecordedLaunch {
   static bool Equal(const RecordedLaunch& a, const RecordedLaunch& b) {
     return ArgumentsOf<Parameters...>(a) == ArgumentsOf<Parameters...>(b);
   }
+  template <typename... Parameters>
+  static void Pack(const RecordedLaunch& launch, unsigned char* to) {
+    using Arguments = ArgumentPack<Parameters...>;
+    if constexpr (sizeof(Arguments) <= Phase::kMostArgumentBytes) {
+      std::apply(
+          [to](const Parameters&... each) {
+            ::new (to) Arguments(PackArguments(each...));
+          },
+          ArgumentsOf<Parameters...>(launch));
+    }
+  }
 
   cudaError_t (*start_)(const RecordedLaunch&, cudaStream_t);
   bool (*equal_)(const RecordedLaunch&, const RecordedLaunch&);
+  void (*pack_)(const RecordedLaunch&, unsigned char*);
   void (*kernel_)();
   Grid grid_;
   bool overlap_;

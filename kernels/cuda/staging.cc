@@ -41,6 +41,7 @@ Staging::~Staging() {
 
 void* Staging::Reserve(size_t bytes) {
   NACRE_CHECK(bytes > 0 && bytes <= kPieceBytes, "no piece is that large");
+  device_->stream();  // what queues recorded kernels may reserve, too
   if (bytes > kPieceBytes - used_) {
     Piece& full = pieces_[current_];
     full.is_under_way = device_->Check(

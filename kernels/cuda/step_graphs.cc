@@ -83,15 +83,15 @@ cudaError_t StepGraphs::Launch(const RecordedLaunches& launches,
   if (last_ != nullptr) last_->next = kept;
   last_ = kept;
   if (is_new) {
-    ++counts_.plain;
+    ++plain_;
     return QueueEach(launches, stream);
   }
   if (kept->graph == nullptr) {
     const cudaError_t status = Capture(launches, stream, &kept->graph);
     if (status != cudaSuccess) return status;
-    ++counts_.captured;
+    ++captured_;
   } else {
-    ++counts_.replayed;
+    ++replayed_;
   }
   return cudaGraphLaunch(kept->graph, stream);
 }

@@ -7,22 +7,25 @@
 // longer context that needs a larger grid, makes another graph. So no graph can
 // be out of date.
 //
-// Thread-compatible, on the device's current thread.
+// Thread-compatible, on the device's current thread, but for what says other.
 
 #ifndef KERNELS_CUDA_STEP_GRAPHS_H_
 #define KERNELS_CUDA_STEP_GRAPHS_H_
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 
 #include "kernels/cuda/recorded_launch.h"
+#include "kernels/cuda/step_queue.h"
 #include "kernels/graph_counts.h"
 
 namespace nacre::kernels::cuda {
 
-class StepGraphs {
+class StepGraphs : public StepQueue {
  public:
   // Lists that are remembered; the one that was used longest ago goes first. A
   // step that waits in between, as ranks do in each layer, has several.
@@ -32,21 +35,20 @@ class StepGraphs {
   static constexpr size_t kLeastLaunches = 8;
 
   StepGraphs() = default;
-  ~StepGraphs();
+  ~StepGraphs() override;
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // The lists until the next call are of one step.
-  void BeginStep() { lists_of_step_ = 0; }
+  void BeginStep() override { lists_of_step_ = 0; }
 
-  // Queues `launches` in their order; does not block. When they come for the
-  // first time: one by one (which also loads kernels: a capture must not). From
-  // the second time on: as a graph. The first error of a launch, a capture or a
-  // graph: then the rest of them is not queued.
-  cudaError_t Launch(const RecordedLaunches& launches, cudaStream_t stream);
+  // When they come for the first time: one by one (which also loads kernels: a
+  // capture must not). From the second time on: as a graph. The first error of
+  // a launch, a capture or a graph: then the rest of them is not queued.
+  cudaError_t Launch(const RecordedLaunches& launches,
+                     cudaStream_t stream) override;
 
-  // Since it was made.
-  const GraphCounts& counts() const { return counts_; }
+  // Since it was made. Any thread.
+  GraphCounts counts() const { return {replayed_, captured_, plain_}; }
 
  private:
   struct Kept {
@@ -64,7 +66,9 @@ class StepGraphs {
   Kept* last_ = nullptr;  // used
   size_t lists_of_step_ = 0;
   size_t most_of_a_step_ = 1;
-  GraphCounts counts_;
+  std::atomic<uint64_t> replayed_{0};
+  std::atomic<uint64_t> captured_{0};
+  std::atomic<uint64_t> plain_{0};
 };
 
 }  // namespace nacre::kernels::cuda

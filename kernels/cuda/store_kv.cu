@@ -79,12 +79,15 @@ cudaError_t MoveKeysAndValues(const Queue& queue, const KvMove* moves,
 cudaError_t RotateAndStore(const Queue& queue, float* qkv, int num_heads,
                            const float* cos, const float* sin,
                            const PagedRows& rows, const PagedKv& kv) {
-  const auto kernel = kv.type == DType::kBF16 ? RotateAndStoreKernel<uint16_t>
-                                              : RotateAndStoreKernel<float>;
+  const bool bf16 = kv.type == DType::kBF16;
+  const auto kernel =
+      bf16 ? RotateAndStoreKernel<uint16_t> : RotateAndStoreKernel<float>;
   const dim3 blocks(static_cast<unsigned>(rows.count),
                     static_cast<unsigned>(num_heads + kv.num_kv_heads));
-  return LaunchKernel(queue, {blocks, kRotateThreads}, kernel, qkv, num_heads,
-                      cos, sin, rows, kv);
+  return LaunchKernel(queue,
+                      {blocks, kRotateThreads, 0,
+                       bf16 ? PhaseKind::kRotateAndStore : PhaseKind::kNone},
+                      kernel, qkv, num_heads, cos, sin, rows, kv);
 }
 
 }  // namespace nacre::kernels::cuda

@@ -3,6 +3,7 @@
 // mistake experts, there and in expert_mutants.cmake, take logits so far from
 // Hugging Face's that family_options_test.cc fails.
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,21 +32,32 @@
 namespace nacre::model {
 namespace {
 
-// Bits of a small model's logits. A prompt takes wide tiles, or such as later
-// devices have; several warps of attention have positions; the launches of
-// single rows are recorded.
-bool AppendLogits(const std::string& folder, const std::vector<int>& steps,
-                  kernels::WeightType weights, std::vector<uint32_t>* bits) {
+// Of a small model.
+struct ModelRun {
+  std::string folder;
+  std::vector<int> steps = {70, 1, 1, 9};  // rows of each
+  std::vector<kernels::WeightType> weights = {kernels::WeightType::kBF16,
+                                              kernels::WeightType::kInt8,
+                                              kernels::WeightType::kInt4};
+  bool persistent = false;  // steps of one or few rows are one kernel
+};
+
+// Bits of its logits. A prompt takes wide tiles, or such as later devices have;
+// several warps of attention have positions; the launches of single rows are
+// recorded.
+bool AppendLogits(const ModelRun& run, kernels::WeightType weights,
+                  std::vector<uint32_t>* bits) {
   auto device = *kernels::cuda::Device::Open(0);
   auto staging = *kernels::cuda::Staging::Create(device.get());
-  const kernels::CudaBackendOptions options = {.max_partial_bytes = 1 << 20};
+  const kernels::CudaBackendOptions options = {.max_partial_bytes = 1 << 20,
+                                               .persistent = run.persistent};
   const auto backend = std::make_unique<kernels::CudaBackend>(
       std::move(device), std::move(staging), weights, kernels::DType::kBF16,
       options);
-  const auto model = *LoadModel(folder, backend.get(), {1 << 20, {}});
+  const auto model = *LoadModel(run.folder, backend.get(), {1 << 20, {}});
   const auto sequence = *model->NewSequence(200);
   int next = 0;
-  for (const int rows : steps) {
+  for (const int rows : run.steps) {
     std::vector<int32_t> tokens(static_cast<size_t>(rows));
     for (int32_t& token : tokens) {
       token = next++ * 37 % model->info().vocab_size;
@@ -60,14 +72,17 @@ bool AppendLogits(const std::string& folder, const std::vector<int>& steps,
 }
 
 // On each kind of device.
-std::vector<uint32_t> LogitsOf(const std::string& folder,
-                               const std::vector<int>& steps,
-                               const std::vector<kernels::WeightType>& types) {
+std::vector<uint32_t> LogitsOf(const ModelRun& run) {
   std::vector<uint32_t> bits;
+  if (run.persistent) {
+    return AppendLogits(run, kernels::WeightType::kBF16, &bits)
+               ? bits
+               : std::vector<uint32_t>();
+  }
   for (const int major : {9, 10}) {
     kernels::cuda::emulation::settings.major = major;
-    for (const kernels::WeightType weights : types) {
-      if (!AppendLogits(folder, steps, weights, &bits)) return {};
+    for (const kernels::WeightType weights : run.weights) {
+      if (!AppendLogits(run, weights, &bits)) return {};
     }
   }
   return bits;
@@ -85,13 +100,12 @@ std::vector<std::string> Mutants(const std::string& names, bool of_experts) {
 
 class CudaMutants : public ::testing::TestWithParam<std::string> {
  protected:
+  // Of the processor's time, where one may never end.
+  static constexpr rlimit kMostSeconds = {10, 10};
+
   struct Case {
     std::string kind;  // how the mutant's name begins, of some
-    std::string folder;
-    std::vector<int> steps = {70, 1, 1, 9};  // rows of each
-    std::vector<kernels::WeightType> weights = {kernels::WeightType::kBF16,
-                                                kernels::WeightType::kInt8,
-                                                kernels::WeightType::kInt4};
+    ModelRun run;
   };
 
   // Limits: the product after attention needs more shared memory than those of
@@ -101,8 +115,10 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
   // kernels: contexts of one split and two, biases, two heads of keys.
   static Case CaseOf(const std::string& mutant) {
     Case found;
-    found.folder = nacre::testing::TestFolder("mutants");
-    for (const char* const kind : {"limit_", "last_", "fused_"}) {
+    ModelRun& run = found.run;
+    run.folder = nacre::testing::TestFolder("mutants");
+    for (const char* const kind :
+         {"limit_", "last_", "fused_", "persistent_"}) {
       if (absl::StartsWith(mutant, kind)) found.kind = kind;
     }
     nacre::testing::TinyCheckpoint model = {.hidden_size = 64,
@@ -117,10 +133,15 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
       model.num_attention_heads = 4;
       model.num_key_value_heads = 2;
       model.head_dim = 16;
-      found.steps = {124, 9, 3, 1};
-      found.weights = {kernels::WeightType::kBF16, kernels::WeightType::kFp8};
+      run.steps = {124, 9, 3, 1};
+      run.weights = {kernels::WeightType::kBF16, kernels::WeightType::kFp8};
+    } else if (found.kind == "persistent_") {
+      model.num_hidden_layers = 2;
+      model.num_attention_heads = 2;
+      run.steps = {130, 1, 1, 2, 1, 1, 1};
+      run.persistent = true;
     } else if (!found.kind.empty()) {
-      found.steps = {2, 1, 1};
+      run.steps = {2, 1, 1};
     }
     if (found.kind == "last_") {
       model.hidden_size = 4096;
@@ -128,13 +149,13 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
     } else if (found.kind == "limit_") {
       model.architecture = "Qwen3ForCausalLM";
     }
-    nacre::testing::WriteTinyCheckpoint(model, found.folder);
+    nacre::testing::WriteTinyCheckpoint(model, run.folder);
     return found;
   }
 
   // Runs the model in a new process: a planted bug may write anywhere, and the
   // emulated device remembers what it was told. Returns nothing where the
-  // device fails or the process ends.
+  // device fails or the process ends, which it does in time.
   static std::vector<uint32_t> Logits(const std::string& mutant,
                                       const Case& of) {
     int ends[2];
@@ -145,8 +166,8 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
       if (of.kind == "limit_") {
         kernels::cuda::emulation::settings.shared_limit = 120 << 10;
       }
-      const std::vector<uint32_t> bits =
-          LogitsOf(of.folder, of.steps, of.weights);
+      if (of.run.persistent) setrlimit(RLIMIT_CPU, &kMostSeconds);
+      const std::vector<uint32_t> bits = LogitsOf(of.run);
       std::FILE* const file = fdopen(ends[1], "wb");
       std::fwrite(bits.data(), sizeof(uint32_t), bits.size(), file);
       std::_Exit(std::fclose(file));
@@ -177,7 +198,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMutants,
                          [](const auto& info) { return info.param; });
 
 TEST_F(CudaMutants, AreNotFoundWhereThereIsNone) {
-  for (const std::string mutant : {"", "limit_", "last_", "fused_"}) {
+  for (const std::string mutant :
+       {"", "limit_", "last_", "fused_", "persistent_"}) {
     const Case of = CaseOf(mutant);
     const std::vector<uint32_t> right = Logits("", of);
     EXPECT_GT(right.size(), 1000u);

@@ -122,6 +122,33 @@ nacre_mutant(fused_values_of_another_head kernels/cuda/gemm_pairs.cuh
 nacre_mutant(fused_place_of_another_row kernels/cuda/gemm_pairs.cuh
   [[to.FindPlace(row < product.rows ? row : 0)]] [[to.FindPlace(0)]])
 
+# -------------------------------------------------------- phases of one kernel
+nacre_mutant_statement(persistent_phase_before_not_waited_for
+  kernels/cuda/phase_block.cuh [[    if (threadIdx.x == 0) Wait();]] [[]])
+nacre_mutant_statement(persistent_threads_not_told kernels/cuda/phase_block.cuh
+  [[    Meet();  // all know]] [[]])
+nacre_mutant_statement(persistent_warps_do_not_wait kernels/cuda/phase_block.cuh
+  [[    if (threadIdx.x % 32 == 0) Wait();]] [[]])
+nacre_mutant_statement(persistent_lanes_not_told kernels/cuda/phase_block.cuh
+  [[    __syncwarp();]] [[]])
+nacre_mutant_statement(persistent_phase_not_waited_for
+  kernels/cuda/persistent.cu [[    WaitCopies<kPhaseSlots - 2>();]] [[]])
+nacre_mutant_statement(persistent_phase_not_there_for_all
+  kernels/cuda/persistent.cu
+  [[    __syncthreads();  // the phase is there, the one before is done with]]
+  [[]])
+nacre_mutant(persistent_slot_refilled_too_early kernels/cuda/persistent.cu
+  [[i + kPhaseSlots - 1]] [[i + kPhaseSlots]])
+nacre_mutant_statement(persistent_counts_before_all_have_written
+  kernels/cuda/persistent.cu
+  [[      __syncthreads();  // all have written, and need no shared memory]] [[]])
+nacre_mutant(persistent_counts_without_work kernels/cuda/persistent.cu
+  [[first < blocks && threadIdx.x == 0]] [[threadIdx.x == 0]])
+nacre_mutant(persistent_one_block_not_waited_for kernels/cuda/persistent.cu
+  [[args.launch * workers]] [[args.launch * workers - 1]])
+nacre_mutant(persistent_waits_for_blocks_without_work
+  kernels/cuda/persistent.cu [[min(blocks, gridDim.x)]] [[gridDim.x]])
+
 # --------------------------------------------------------------- wrong fragments
 nacre_mutant(bf16_weights_of_other_lanes kernels/cuda/gemm_weights.cuh
   [[4 * half + 2 * step + lane / 16]] [[4 * half + 2 * step + lane % 2]])
