@@ -44,6 +44,34 @@ absl::Status CheckCores(const std::vector<int>& cpus) {
   return absl::OkStatus();
 }
 
+bool IsBf16(WeightType type) {
+  return type == WeightType::kAuto || type == WeightType::kBF16 ||
+         type == WeightType::kBF16A16;
+}
+
+// Of what can be no step as one kernel, whatever the model is.
+absl::Status CheckPersistent(const BackendOptions& options, WeightType weights,
+                             DType kv_type) {
+  if (!options.persistent) return absl::OkStatus();
+  if (options.kind != "cuda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--persistent-steps needs --backend cuda, it is ", options.kind));
+  }
+  if (!IsBf16(weights)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--persistent-steps needs bf16 weights, --weights is ",
+                     options.weights));
+  }
+  if (kv_type != DType::kBF16) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--persistent-steps needs bf16 keys and values, --kv-type "
+        "is ",
+        options.kv_type,
+        options.kv_type == "auto" ? ", f32 for this checkpoint" : ""));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckPrefill(const BackendOptions& options) {
@@ -59,10 +87,7 @@ absl::Status CheckPrefill(const BackendOptions& options) {
   }
   NACRE_ASSIGN_OR_RETURN(const WeightType type,
                          ParseWeightType(options.weights));
-  if (type == WeightType::kAuto || type == WeightType::kBF16 ||
-      type == WeightType::kBF16A16) {
-    return absl::OkStatus();
-  }
+  if (IsBf16(type)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--prefill cublas needs bf16 weights, --weights is ", options.weights));
 }
@@ -77,6 +102,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
       AutoKvType(options.kind, weight_type, options.bf16_checkpoint));
   NACRE_RETURN_IF_ERROR(CheckCores(options.cpus));
   NACRE_RETURN_IF_ERROR(CheckPrefill(options));
+  NACRE_RETURN_IF_ERROR(CheckPersistent(options, weight_type, kv_type));
   const bool on_host = options.kind == "reference" || options.kind == "cpu";
   if (on_host && weight_type == WeightType::kFp8) {
     return absl::UnimplementedError(absl::StrCat(

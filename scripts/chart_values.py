@@ -304,6 +304,11 @@ REFUSED = [
     ({"draft": {"gpu": {"count": 1}, "flags": {
         "backend": "cuda", "tensor-parallel": 0, "tensor-parallel-transport": "nccl"}}},
      ["draft.flags.tensor-parallel-transport is nccl, but draft.flags.tensor-parallel is not"]),
+    ({"draft": {"flags": {"persistent-steps": "on"}}},
+     ["draft.flags.persistent-steps is on, but draft.flags.backend is cpu"]),
+    ({"target": {"gpu": {"count": 2}, "flags": {
+        "backend": "cuda", "tensor-parallel": 2, "persistent-steps": "on"}}},
+     ["target.flags.persistent-steps is on, but target.flags.tensor-parallel is 2"]),
     ({"target": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "kv-type": "int8"}}},
      ["target.flags.kv-type is int8, but target.flags.backend is cuda"]),
     ({"draft": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "prefix-cache-size": "4G"}}},

@@ -211,11 +211,12 @@ fi
 if ((has_device != 0)) && [[ -z "$rehearse" ]]; then
   while read -r name _; do skip "$name" "no device"; done <tests/list
   for name in exact-gpu exact-gpu-sampled exact-draft-on-cpu exact-cublas \
-    exact-{eagle,glide,medusa} \
-    bench_gpu bench_gpu_cublas \
+    exact-{eagle,glide,medusa} exact-persistent \
+    bench_gpu bench_gpu_cublas bench_gpu_persistent \
     bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
     sanitize-{memcheck,racecheck,initcheck,synccheck} \
-    sanitize-{memcheck,racecheck,synccheck}-attention; do
+    sanitize-{memcheck,racecheck,synccheck}-attention \
+    sanitize-{memcheck,synccheck}-persistent; do
     skip "$name" "no device"
   done
   finish "no device"
@@ -265,11 +266,13 @@ done
 if [[ -z "$rehearse" ]]; then
   bench exact-cublas 60 models/target models/draft "${methods[@]}" \
     --prefill cublas
+  bench exact-persistent 60 models/target models/draft "${methods[@]}" \
+    --persistent-steps on
 fi
 
 # --- Fast? -------------------------------------------------------------------
 
-left=$((TOTAL_SECONDS - SECONDS - 190))
+left=$((TOTAL_SECONDS - SECONDS - 220))
 gpu_step bench_gpu 200 ./bin/bench_gpu --json "$out/bench_gpu.json" \
   --seconds "$((left < 20 ? 20 : left > 170 ? 170 : left))"
 grep -h '^summary:' "$log" >>"$work/headlines"
@@ -295,6 +298,9 @@ fi
 gpu_step bench_cuda_gemm 60 ./bin/bench_cuda_gemm 5 "$out/bench_cuda_gemm.json"
 gpu_step bench_gpu_cublas 60 ./bin/bench_gpu --models 8B --prefill cublas \
   --seconds 45 --json "$out/bench_gpu_cublas.json"
+# Beside 1B of bench_gpu, whose steps are graphs.
+gpu_step bench_gpu_persistent 40 ./bin/bench_gpu --models 1B --persistent \
+  --seconds 25 --json "$out/bench_gpu_persistent.json"
 
 # --- Clean? ------------------------------------------------------------------
 
@@ -318,6 +324,12 @@ attention='*ForEveryShape*:*ALaterRowsNumbers*:*RowsHaveTheSameBits*'
 for tool in memcheck racecheck synccheck; do
   sanitize "sanitize-$tool-attention" 60 "$tool" \
     ./tests/kernels_cuda_attention_test --gtest_filter="$attention"
+done
+
+# Blocks wait for each other, and barriers have other threads in each phase.
+for tool in memcheck synccheck; do
+  sanitize "sanitize-$tool-persistent" 40 "$tool" \
+    ./tests/model_cuda_persistent_test --gtest_filter='*/Small'
 done
 
 if ((failures > 0)); then

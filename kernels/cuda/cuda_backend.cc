@@ -355,6 +355,11 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
                          cuda::Device::Open(device));
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Staging> staging,
                          cuda::Staging::Create(opened.get()));
+  if (options.persistent && !opened->cooperative()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--persistent-steps: ", opened->description(),
+                     ", has no cooperative launches"));
+  }
   std::unique_ptr<cuda::CublasLt> cublas;
   if (options.cublas_prompts) {
     auto library = cuda::OpenCublasLt(options.cublas_library);

@@ -132,6 +132,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(
   device->minor_ = properties.minor;
   device->multiprocessors_ = properties.multiProcessorCount;
   device->shared_bytes_ = properties.sharedMemPerBlockOptin;
+  device->cooperative_ = properties.cooperativeLaunch != 0;
   if (properties.major < kLeastMajor) {
     return absl::FailedPreconditionError(
         absl::StrCat(name, " (", properties.name, ") has compute capability ",

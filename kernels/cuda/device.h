@@ -65,6 +65,8 @@ class Device {
   int multiprocessors() const { return multiprocessors_; }
   // Shared memory that a block can have.
   size_t shared_bytes() const { return shared_bytes_; }
+  // Whether blocks of one launch may wait for each other.
+  bool cooperative() const { return cooperative_; }
 
   // Waits for nothing.
   DeviceMemory Memory();
@@ -115,6 +117,7 @@ class Device {
   int minor_ = 0;
   int multiprocessors_ = 0;
   size_t shared_bytes_ = 0;
+  bool cooperative_ = false;
   Queue queue_;
   int64_t queued_ = 0;
   StepQueue* steps_ = nullptr;          // of the step

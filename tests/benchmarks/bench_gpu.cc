@@ -3,13 +3,15 @@
 //
 //   bench_gpu [--models LIST] [--device N] [--kv-type T] [--repetitions N]
 //             [--seconds BUDGET] [--json FILE] [--no-graphs] [--no-overlap]
-//             [--no-fusion] [--prefill own|cublas] [--tiny] [--facts]
+//             [--no-fusion] [--persistent] [--prefill own|cublas] [--tiny]
+//             [--facts]
 //
 // --models is as in 1B,8B,70B:int8. What is not begun within the seconds is
 // left out. The file is written anew after each part. --prefill cublas:
 // prompts of bf16 models by our kernels, and by cublasLt. --no-graphs,
 // --no-overlap, --no-fusion: as if steps were no CUDA graphs, kernels waited
 // for each other's ends, and none did what another one could do after it.
+// --persistent: steps of one or few rows are one kernel where they can be.
 // --tiny: sizes that only show that it runs. --facts: only what device there
 // is. Exit codes: 0; 1 when something failed, or a row had other bits in
 // another batch; 77 where there is no GPU.
@@ -60,6 +62,10 @@ Flags Parse(int argc, char** argv) {
       flags.plan.fusion = false;
       continue;
     }
+    if (name == "--persistent") {
+      flags.plan.persistent = true;
+      continue;
+    }
     if (name == "--tiny") {
       flags.plan = TinyGpuBenchPlan();
       continue;
@@ -93,6 +99,9 @@ Flags Parse(int argc, char** argv) {
     } else {
       Refuse(name, "unknown flag");
     }
+  }
+  if (flags.plan.persistent && !flags.plan.graphs) {
+    Refuse("--persistent", "not with --no-graphs");
   }
   return flags;
 }

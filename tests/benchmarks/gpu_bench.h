@@ -38,6 +38,7 @@ struct GpuBenchPlan {
   bool graphs = true;            // as of BackendOptions
   bool overlap = true;           // likewise
   bool fusion = true;            // likewise
+  bool persistent = false;       // likewise
   // Likewise, of models with bf16 weights: with "cublas" prompts are measured
   // both ways.
   std::string prefill = kernels::kOwnPrefill;

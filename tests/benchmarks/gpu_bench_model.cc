@@ -278,6 +278,7 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   options.graphs = bench.plan.graphs;
   options.overlap = bench.plan.overlap;
   options.fusion = bench.plan.fusion;
+  options.persistent = bench.plan.persistent;
   if (model.weights == "bf16") options.prefill = bench.plan.prefill;
   options.cublas_library = bench.plan.cublas_library;
   auto created = kernels::CreateBackend(options);
@@ -330,11 +331,15 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
               invariant ? "the same bits" : "DIFFERENT BITS");
   (*json)["batch_invariant"] = invariant;
   const kernels::GraphCounts graphs = backend->graph_counts();
-  std::printf("steps: %llu as a kept graph, %llu as a new one, %llu without\n",
-              static_cast<unsigned long long>(graphs.replayed),
-              static_cast<unsigned long long>(graphs.captured),
-              static_cast<unsigned long long>(graphs.plain));
-  (*json)["graphs"] = {{"replayed", graphs.replayed},
+  std::printf(
+      "steps: %llu as one kernel, %llu as a kept graph, %llu as a new "
+      "one, %llu without\n",
+      static_cast<unsigned long long>(graphs.persistent),
+      static_cast<unsigned long long>(graphs.replayed),
+      static_cast<unsigned long long>(graphs.captured),
+      static_cast<unsigned long long>(graphs.plain));
+  (*json)["graphs"] = {{"persistent", graphs.persistent},
+                       {"replayed", graphs.replayed},
                        {"captured", graphs.captured},
                        {"plain", graphs.plain}};
   return absl::OkStatus();

@@ -103,6 +103,19 @@ TEST_F(GpuBenchTest, GraphsAndOverlapCanBeTurnedOff) {
   EXPECT_TRUE(emulation::counts.early_kernels.empty());
 }
 
+TEST_F(GpuBenchTest, StepsCanBeOneKernel) {
+  GpuBenchPlan plan = TinyGpuBenchPlan();
+  plan.attention_contexts.clear();
+  plan.models.resize(1);
+  plan.persistent = true;
+  const auto json = RunGpuBench(plan);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ((*json)["any_failed"], false) << *json;
+  EXPECT_EQ((*json)["batch_invariant"], true);
+  EXPECT_GT((*json)["models"][0]["graphs"]["persistent"], 0);
+  EXPECT_GT(emulation::counts.cooperative_launches, 0);
+}
+
 #ifdef NACRE_CUBLAS_LIBRARY
 TEST_F(GpuBenchTest, PromptsByCublasStandBesideOurs) {
   void* const library = dlopen(NACRE_CUBLAS_LIBRARY, RTLD_NOW);

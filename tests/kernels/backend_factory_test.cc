@@ -97,6 +97,32 @@ TEST(CreateBackendTest, PromptsByCublasNeedCudaAndBf16) {
   }
 }
 
+TEST(CreateBackendTest, StepsAsOneKernelNeedCudaAndBf16) {
+  for (const char* kind : {"cpu", "reference"}) {
+    EXPECT_EQ(CreateStatus({.kind = kind, .persistent = true}),
+              absl::InvalidArgumentError(absl::StrCat(
+                  "--persistent-steps needs --backend cuda, it is ", kind)));
+  }
+  for (const char* weights : {"f32", "int8", "int4", "fp8"}) {
+    EXPECT_EQ(
+        CreateStatus({.kind = "cuda", .weights = weights, .persistent = true}),
+        absl::InvalidArgumentError(absl::StrCat(
+            "--persistent-steps needs bf16 weights, --weights is ", weights)));
+  }
+  EXPECT_EQ(
+      CreateStatus({.kind = "cuda", .kv_type = "f32", .persistent = true}),
+      absl::InvalidArgumentError("--persistent-steps needs bf16 keys and "
+                                 "values, --kv-type is f32"));
+  EXPECT_EQ(CreateStatus({.kind = "cuda",
+                          .weights = "auto",
+                          .kv_type = "auto",
+                          .bf16_checkpoint = false,
+                          .persistent = true}),
+            absl::InvalidArgumentError(
+                "--persistent-steps needs bf16 keys and values, --kv-type is "
+                "auto, f32 for this checkpoint"));
+}
+
 TEST(CreateBackendTest, RefusesAnUnknownWeightType) {
   BackendOptions options;
   options.weights = "int3";

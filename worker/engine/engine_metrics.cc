@@ -101,6 +101,22 @@ void AddTimes(const TimePartition::Totals& time, bool draft,
   }
 }
 
+void AddStepLists(const kernels::GraphCounts& counts,
+                  MetricFamilies* families) {
+  const auto add = [&](const char* as, uint64_t count) {
+    families->Count(
+        "nacre_worker_step_lists_total",
+        "Lists of kernels that steps of few rows gave the device, "
+        "by what it was given: one kernel (--persistent-steps), a "
+        "CUDA graph that it had, one made for them, or the kernels.",
+        static_cast<double>(count), {{"as", as}});
+  };
+  add("persistent", counts.persistent);
+  add("kept_graph", counts.replayed);
+  add("new_graph", counts.captured);
+  add("kernels", counts.plain);
+}
+
 }  // namespace
 
 std::vector<prometheus::MetricFamily> EngineMetrics::Collect() const {
@@ -114,6 +130,7 @@ std::vector<prometheus::MetricFamily> EngineMetrics::Collect() const {
     families.Count(count.name, count.help,
                    static_cast<double>(stats.*count.value));
   }
+  if (options_.step_lists) AddStepLists(options_.step_lists(), &families);
   families.Gauge("nacre_worker_sessions", "Open sessions.", stats.sessions);
   families.Gauge(
       "nacre_kv_cache_usage_ratio", "Used share of the KV cache.",

@@ -11,13 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "kernels/graph_counts.h"
 #include "worker/engine/engine.h"
 
 namespace nacre::worker {
 
 enum class EngineRole { kDraft, kTarget };
 
-// Thread-safe as `stats` is.
+// Thread-safe as what it is given.
 class EngineMetrics final : public prometheus::Collectable {
  public:
   struct Options {
@@ -25,6 +26,8 @@ class EngineMetrics final : public prometheus::Collectable {
     std::string worker;  // the address that the coordinator dials
     int64_t kv_capacity_tokens = 0;
     std::function<EngineStats()> stats;
+    // Of a device that can keep what steps queue, else null. Any thread.
+    std::function<kernels::GraphCounts()> step_lists;
   };
 
   explicit EngineMetrics(Options options) : options_(std::move(options)) {}

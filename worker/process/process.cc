@@ -141,8 +141,8 @@ TensorMetrics::Options TensorMetricsOptions(const std::string& address,
 
 // Null where it is not asked for.
 absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
-    const WorkerOptions& options, const wire::Hello& hello,
-    const WorkerParts& parts, const Health* health,
+    const WorkerOptions& options, const LoadedModel& loaded,
+    const wire::Hello& hello, const WorkerParts& parts, const Health* health,
     std::shared_ptr<CoordinatorMetrics> coordinators) {
   if (options.metrics_listen.empty()) return nullptr;
   const Engine* const engine = parts.engine.get();
@@ -152,6 +152,11 @@ absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
   metrics.worker = hello.address;
   metrics.kv_capacity_tokens = hello.kv_capacity_tokens;
   metrics.stats = [engine] { return engine->stats(); };
+  if (loaded.backend != nullptr && options.compute.backend.kind == "cuda") {
+    metrics.step_lists = [backend = loaded.backend.get()] {
+      return backend->graph_counts();
+    };
+  }
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<telemetry::MetricsServer> server,
       telemetry::MetricsServer::Start(
@@ -292,7 +297,8 @@ absl::Status ServeLoaded(const WorkerOptions& options,
       hello.address);
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<telemetry::MetricsServer> metrics_server,
-      ServeMetrics(options, hello, parts, &health, coordinator_metrics));
+      ServeMetrics(options, loaded, hello, parts, &health,
+                   coordinator_metrics));
   signals->StartDraining();
   if (leader != nullptr) leader->StartServing();
   spdlog::info("serving on {} ({})", server->address(),

@@ -31,6 +31,23 @@ class DeviceTest : public ::testing::Test {
   }
 };
 
+TEST_F(DeviceTest, StepsAsOneKernelNeedCooperativeLaunches) {
+  BackendOptions options;
+  options.kind = "cuda";
+  options.kv_type = "bf16";
+  options.persistent = true;
+  EXPECT_TRUE(CreateBackend(options).ok());
+  emulation::settings.cooperative = false;
+  ExpectStatus(CreateBackend(options).status(),
+               absl::StatusCode::kFailedPrecondition,
+               HasSubstr("--persistent-steps: "));
+  ExpectStatus(CreateBackend(options).status(),
+               absl::StatusCode::kFailedPrecondition,
+               HasSubstr(", has no cooperative launches"));
+  options.persistent = false;
+  EXPECT_TRUE(CreateBackend(options).ok());
+}
+
 TEST_F(DeviceTest, SaysWhyThereIsNone) {
   emulation::settings.count_error = cudaErrorNoDevice;
   ExpectStatus(Device::Open(0).status(), absl::StatusCode::kFailedPrecondition,

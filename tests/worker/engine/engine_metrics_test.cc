@@ -79,6 +79,24 @@ TEST(EngineMetricsTest, StepsOfADraftThatWereForNothing) {
   EXPECT_EQ(samples.at("nacre_draft_queued_steps_dropped_total" + own), 8);
 }
 
+TEST(EngineMetricsTest, WhatStepsOfADeviceWereQueuedAs) {
+  EngineMetrics::Options options = {EngineRole::kDraft, "host:1", 40,
+                                    [] { return EngineStats(); }};
+  const std::string series =
+      "nacre_worker_step_lists_total{role=\"draft\",worker=\"host:1\",as=\"";
+  EXPECT_FALSE(telemetry::Collect(EngineMetrics(options))
+                   .contains(series + "persistent\"}"));
+  options.step_lists = [] {
+    return kernels::GraphCounts{
+        .replayed = 3, .captured = 2, .plain = 1, .persistent = 4};
+  };
+  const Samples samples = telemetry::Collect(EngineMetrics(options));
+  EXPECT_EQ(samples.at(series + "persistent\"}"), 4);
+  EXPECT_EQ(samples.at(series + "kept_graph\"}"), 3);
+  EXPECT_EQ(samples.at(series + "new_graph\"}"), 2);
+  EXPECT_EQ(samples.at(series + "kernels\"}"), 1);
+}
+
 TEST(EngineMetricsTest, AFreshDraftHasEverySeriesAtZero) {
   EngineStats stats;
   stats.kv_free_tokens = 40;

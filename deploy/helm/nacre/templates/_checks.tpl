@@ -166,6 +166,12 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- if and (eq $ranks "0") (eq (toString (get $flags "tensor-parallel-transport")) "nccl") -}}
 {{- fail (printf "%s.flags.tensor-parallel-transport is nccl, but %s.flags.tensor-parallel is not set: there are no ranks to add up" .role .role) -}}
 {{- end -}}
+{{- if and (ne $backend "cuda") (has (toString (get $flags "persistent-steps")) (list "on" "true")) -}}
+{{- fail (printf "%s.flags.persistent-steps is on, but %s.flags.backend is %s: only cuda has them" .role .role $backend) -}}
+{{- end -}}
+{{- if and (ne $ranks "0") (has (toString (get $flags "persistent-steps")) (list "on" "true")) -}}
+{{- fail (printf "%s.flags.persistent-steps is on, but %s.flags.tensor-parallel is %s: ranks cannot have them" .role .role $ranks) -}}
+{{- end -}}
 {{- $kept := toString (default "0" (get $flags "prefix-cache-size")) -}}
 {{- if and (ne $kept "0") (has (toString (get $flags "prefix-cache")) (list "off" "false")) -}}
 {{- fail (printf "%s.flags.prefix-cache-size is %s, but %s.flags.prefix-cache is off" .role $kept .role) -}}

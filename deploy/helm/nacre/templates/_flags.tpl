@@ -28,21 +28,21 @@ target:
     eagle, feature-cache, gate-timeouts, glide, hang-timeout, join-timeout, kv-type,
     leader-address, least-vocabulary-share, listen, log-format, log-level, max-memory,
     medusa, medusa-tree, metrics-address-file, metrics-listen, model, node-rank, nodes,
-    own-draft-step-time, policy-file, prefill, prefill-chunk, prefix-cache,
-    prefix-cache-dir, prefix-cache-size, publish-features, record-features, record-hidden,
-    spin, step-time, suffix-cache, suffix-drafter, target-tokenizer, tensor-parallel,
-    tensor-parallel-transport, tensor-transport, tls-ca, tls-cert, tls-client-auth,
-    tls-key, tls-server-name, weights]
+    own-draft-step-time, persistent-steps, policy-file, prefill, prefill-chunk,
+    prefix-cache, prefix-cache-dir, prefix-cache-size, publish-features, record-features,
+    record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
+    tensor-parallel, tensor-parallel-transport, tensor-transport, tls-ca, tls-cert,
+    tls-client-auth, tls-key, tls-server-name, weights]
   switches: []
 draft:
   values: [address-file, advertise, backend, coordinator, cpus, device, drain-timeout,
     eagle, feature-cache, gate-timeouts, glide, hang-timeout, join-timeout, kv-type,
     leader-address, least-vocabulary-share, listen, log-format, log-level, max-memory,
     medusa, medusa-tree, metrics-address-file, metrics-listen, model, node-rank, nodes,
-    own-draft-step-time, policy-file, prefill, prefill-chunk, prefix-cache,
-    prefix-cache-dir, prefix-cache-size, publish-features, record-features, record-hidden,
-    spin, step-time, suffix-cache, suffix-drafter, target-tokenizer, tensor-parallel,
-    tensor-parallel-transport, tensor-transport, tls-ca, tls-cert, tls-client-auth,
-    tls-key, tls-server-name, weights]
+    own-draft-step-time, persistent-steps, policy-file, prefill, prefill-chunk,
+    prefix-cache, prefix-cache-dir, prefix-cache-size, publish-features, record-features,
+    record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
+    tensor-parallel, tensor-parallel-transport, tensor-transport, tls-ca, tls-cert,
+    tls-client-auth, tls-key, tls-server-name, weights]
   switches: []
 {{- end -}}

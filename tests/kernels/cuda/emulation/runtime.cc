@@ -422,6 +422,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = is_older ? 8 : settings.major;
   properties->minor = is_older ? 0 : settings.minor;
   properties->multiProcessorCount = settings.multiprocessors;
+  properties->cooperativeLaunch = settings.cooperative ? 1 : 0;
   properties->sharedMemPerBlockOptin =
       static_cast<size_t>(settings.shared_limit);
   return cudaSuccess;

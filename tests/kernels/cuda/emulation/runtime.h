@@ -38,6 +38,7 @@ struct DeviceSettings {
   int minor = 0;
   int older_device = -1;  // one of compute capability 8.0; negative: none
   int multiprocessors = 6;
+  bool cooperative = true;       // whether blocks may wait for each other
   int shared_limit = 227 << 10;  // bytes that a block may have
   size_t memory_bytes = size_t{1} << 30;
   cudaError_t next_launch = cudaSuccess;  // returned once by a launch
