@@ -121,6 +121,34 @@ TEST_F(CpuCodedTest, WeightsWithoutACodeAreExact) {
   }
 }
 
+// Of a unit that is not full, too.
+TEST_F(CpuCodedTest, UnitsStoreTheirOwnOutputsOnly) {
+  constexpr int kInputs = 1000;
+  constexpr float kUntouched = -1.0f;
+  for (const int outputs : {65, 79, 80, 100, 127, 128}) {
+    for (const GemmKernels& kernels : {in_12_, in_16_}) {
+      const auto matrix =
+          Pack(kernels, RandomWeights(outputs, kInputs, 1), outputs);
+      ASSERT_EQ(matrix->num_units(), 2);
+      for (const int rows : {1, 3, 13}) {
+        const size_t size = static_cast<size_t>(rows) * outputs;
+        const auto x = RandomFloats(static_cast<size_t>(rows) * kInputs, 9);
+        const auto packed =
+            hwy::AllocateAligned<char>(matrix->ActivationBytes(rows));
+        matrix->PackActivations(x.data(), rows, 0, matrix->num_tiles(rows),
+                                packed.get());
+        std::vector<float> y(size + 64, kUntouched);
+        matrix->Multiply(packed.get(), rows, 1, 2, y.data());
+        for (size_t i = 0; i < y.size(); ++i) {
+          const bool is_its_own = i < size && i % outputs >= 64;
+          EXPECT_EQ(y[i] != kUntouched, is_its_own)
+              << outputs << " outputs, " << rows << " rows, " << i;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CpuCodedTest, ZerosHaveACodeLikeOthers) {
   Weights weights = RandomWeights(130, 512, 3);
   for (size_t i = 0; i < weights.size(); i += 3) weights[i] = 0;
@@ -271,6 +299,27 @@ TEST(CodedWeightsTest, BytesNextToTheRestHaveTheCodesLeft) {
   ChooseHighBytes(weights.data(), 1, &unit);
   std::set<int> expected;
   for (int k = 63; k <= 70; ++k) expected.insert({k, 0x80 | k});
+  EXPECT_EQ(std::set<int>(unit.high, unit.high + kHighBytes), expected);
+}
+
+// The rest is where most weights are, whatever their sign.
+TEST(CodedWeightsTest, BothSignsCount) {
+  Weights weights(kCodedStepWeights, uint16_t{(0x80 | 70) << 8});
+  std::fill_n(weights.begin(), 28, uint16_t{50 << 8});
+  CodedUnit unit;
+  ChooseHighBytes(weights.data(), 1, &unit);
+  std::set<int> expected = {50, 63};
+  for (int k = 64; k <= 70; ++k) expected.insert({k, 0x80 | k});
+  EXPECT_EQ(std::set<int>(unit.high, unit.high + kHighBytes), expected);
+}
+
+// Where too little is below, the next above.
+TEST(CodedWeightsTest, BytesAboveAreTheLast) {
+  const Weights weights(kCodedStepWeights, uint16_t{3 << 8});
+  CodedUnit unit;
+  ChooseHighBytes(weights.data(), 1, &unit);
+  std::set<int> expected;
+  for (int k = 0; k <= 7; ++k) expected.insert({k, 0x80 | k});
   EXPECT_EQ(std::set<int>(unit.high, unit.high + kHighBytes), expected);
 }
 
