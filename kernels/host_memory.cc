@@ -65,6 +65,28 @@ void CopyRows(const HostMatrix& matrix, void* to) {
   }
 }
 
+// Of a table.
+size_t RowBytes(const HostMatrix& table) {
+  const size_t cols = static_cast<size_t>(table.cols);
+  return table.groups == nullptr
+             ? cols * SizeOf(table.dtype)
+             : cols / table.groups->block * table.groups->block_bytes;
+}
+
+// Of a table in groups.
+void CopyBlocks(const HostMatrix& table, void* to) {
+  const size_t row_bytes = RowBytes(table);
+  const int together = RowsTogether(row_bytes);
+  auto* out = static_cast<char*>(to);
+  for (int first = 0; first < table.rows; first += together) {
+    const int count = std::min(together, table.rows - first);
+    for (int row = first; row < first + count; ++row, out += row_bytes) {
+      std::memcpy(out, table.source->Blocks(row), row_bytes);
+    }
+    table.source->GiveBack(first, count);
+  }
+}
+
 template <typename T>
 T LoadUnaligned(const void* data, size_t index) {
   T value;
@@ -124,16 +146,21 @@ void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
   }
 }
 
+int64_t HostTable::Bytes(const HostMatrix& table) {
+  return static_cast<int64_t>(table.rows * RowBytes(table));
+}
+
 absl::StatusOr<std::unique_ptr<HostTable>> HostTable::CopyOf(
     const HostMatrix& table) {
-  const size_t bytes = static_cast<size_t>(table.rows) *
-                       static_cast<size_t>(table.cols) * SizeOf(table.dtype);
+  const size_t bytes = static_cast<size_t>(Bytes(table));
   absl::StatusOr<std::unique_ptr<Buffer>> memory = AllocateHostBuffer(bytes);
   if (!memory.ok()) return memory.status();
   HostMatrix copy = table;
   copy.data = (*memory)->data();
   copy.source = nullptr;
-  if (table.source != nullptr) {
+  if (table.groups != nullptr) {
+    CopyBlocks(table, (*memory)->data());
+  } else if (table.source != nullptr) {
     CopyRows(table, (*memory)->data());
   } else if (bytes > 0) {
     std::memcpy((*memory)->data(), table.data, bytes);
@@ -144,7 +171,14 @@ absl::StatusOr<std::unique_ptr<HostTable>> HostTable::CopyOf(
 void HostTable::Embed(absl::Span<const int32_t> ids, float* out) const {
   CheckTokenIds(ids, table_.rows);
   for (const int32_t id : ids) {
-    LoadRow(table_, static_cast<size_t>(id), out);
+    if (table_.groups != nullptr) {
+      const size_t row_bytes = RowBytes(table_);
+      GroupedWeights(*table_.groups,
+                     static_cast<const char*>(table_.data) + id * row_bytes,
+                     row_bytes / table_.groups->block_bytes, out);
+    } else {
+      LoadRow(table_, static_cast<size_t>(id), out);
+    }
     out += table_.cols;
   }
 }

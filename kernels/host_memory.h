@@ -37,9 +37,12 @@ void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
 // no process ends.
 class HostTable : public PackedTable {
  public:
-  // RESOURCE_EXHAUSTED when the system has no room.
+  // Of weights in groups it is their blocks. RESOURCE_EXHAUSTED when the system
+  // has no room.
   static absl::StatusOr<std::unique_ptr<HostTable>> CopyOf(
       const HostMatrix& table);
+  // What CopyOf takes, of whose table the values are not read.
+  static int64_t Bytes(const HostMatrix& table);
 
   int rows() const override { return table_.rows; }
   int cols() const override { return table_.cols; }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/dtype.h"
+#include "kernels/weight_groups.h"
 
 namespace nacre::kernels {
 
@@ -45,6 +46,12 @@ class RowSource {
   // where they lie, or in *scratch, which grows.
   virtual const void* Read(int first, int count,
                            std::vector<char>* scratch) const = 0;
+  // Where the blocks of a row lie that HostMatrix::groups say it in; null:
+  // there are none.
+  virtual const void* Blocks(int row) const {
+    static_cast<void>(row);
+    return nullptr;
+  }
   // They are not needed any more; they can be read again.
   virtual void GiveBack(int first, int count) const = 0;
 };
@@ -57,6 +64,8 @@ struct HostMatrix {
   int cols = 0;
   // In place of data; not of a table on a device.
   const RowSource* source = nullptr;
+  // How its source has the values, too; null: as they are.
+  const WeightGroups* groups = nullptr;
 };
 
 // What a backend may follow when it packs; decides no bits but as said.

@@ -251,7 +251,10 @@ absl::StatusOr<Tensor> Checkpoint::Describe(absl::string_view name) const {
   const Location* const location = Locate(name);
   if (location == nullptr) return NotThere(name);
   if (location->stored != nullptr) {
-    return Tensor{location->stored->dtype, location->entry->shape, {}};
+    return Tensor{location->stored->dtype,
+                  location->entry->shape,
+                  {},
+                  location->stored->groups};
   }
   absl::StatusOr<kernels::DType> dtype = ParseDType(location->entry->dtype);
   if (!dtype.ok()) {
@@ -313,9 +316,11 @@ absl::StatusOr<MatrixRows> Checkpoint::Rows(absl::string_view name, int rows,
   MatrixRows result;
   result.source = std::make_unique<TensorRows>(
       location.bytes, location.file, location.decode(),
+      tensor.groups == nullptr ? nullptr : &location.stored->find_row,
       static_cast<size_t>(rows),
       static_cast<size_t>(cols) * kernels::SizeOf(tensor.dtype));
-  result.matrix = {tensor.dtype, nullptr, rows, cols, result.source.get()};
+  result.matrix = {tensor.dtype,        nullptr,      rows, cols,
+                   result.source.get(), tensor.groups};
   return result;
 }
 

@@ -38,6 +38,8 @@ struct Tensor {
   kernels::DType dtype = kernels::DType::kF32;
   std::vector<int64_t> shape;
   absl::string_view bytes;
+  // How its file says the values of a matrix; null: as they are.
+  const kernels::WeightGroups* groups = nullptr;
 };
 
 // One of any type, under the file's name for it ("I32", ...).
@@ -57,6 +59,9 @@ struct StoredTensor {
   // matrix, perhaps fewer of a vector.
   DecodeRows decode;
   size_t decoded_rows = 1;
+  // Of a matrix whose values are said in blocks: how, and where rows are.
+  const kernels::WeightGroups* groups = nullptr;
+  FindRow find_row;
 };
 
 // A matrix whose rows are read as they are asked for.

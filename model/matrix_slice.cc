@@ -29,6 +29,21 @@ const void* MatrixSlice::Read(int first, int count,
   return scratch->data();
 }
 
+bool MatrixSlice::HasWholeBlocks() const {
+  return whole_.groups != nullptr &&
+         range_.first_col % whole_.groups->block == 0 &&
+         range_.cols % whole_.groups->block == 0;
+}
+
+const void* MatrixSlice::Blocks(int row) const {
+  if (!HasWholeBlocks()) return nullptr;
+  const size_t before =
+      static_cast<size_t>(range_.first_col / whole_.groups->block);
+  return static_cast<const char*>(
+             whole_.source->Blocks(range_.first_row + row)) +
+         before * whole_.groups->block_bytes;
+}
+
 void MatrixSlice::GiveBack(int first, int count) const {
   if (whole_.source != nullptr) {
     whole_.source->GiveBack(range_.first_row + first, count);

@@ -26,16 +26,20 @@ class MatrixSlice : public kernels::RowSource {
   MatrixSlice(const kernels::HostMatrix& whole, const MatrixRange& range)
       : whole_(whole), range_(range) {}
 
-  // This outlives it.
+  // This outlives it. In blocks if all of its columns are whole blocks.
   kernels::HostMatrix matrix() const {
-    return {whole_.dtype, nullptr, range_.rows, range_.cols, this};
+    return {whole_.dtype, nullptr, range_.rows,
+            range_.cols,  this,    HasWholeBlocks() ? whole_.groups : nullptr};
   }
 
   const void* Read(int first, int count,
                    std::vector<char>* scratch) const override;
+  const void* Blocks(int row) const override;
   void GiveBack(int first, int count) const override;
 
  private:
+  bool HasWholeBlocks() const;
+
   const kernels::HostMatrix whole_;
   const MatrixRange range_;
 };

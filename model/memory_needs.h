@@ -19,7 +19,10 @@ namespace nacre::model {
 // In bytes, of the memory that the backend computes in.
 struct MemoryNeeds {
   // Written while the model is loaded.
-  int64_t weights = 0;  // of products, as they are kept; norms and biases
+  int64_t weights = 0;      // of products, as they are kept; norms and biases
+  int64_t num_factors = 0;  // weights of products; 0: it is not told
+  // Of those some are integers in the file, which say the same in fewer bits.
+  bool has_widened = false;
   // So much less it is where few bits say the same (ProductOps::MayBeSaved),
   // which only the values tell.
   int64_t may_be_saved = 0;
@@ -37,15 +40,17 @@ struct MemoryNeeds {
   int64_t total() const {
     return loaded() + std::max(converted, kv_cache + prefix_store + scratch);
   }
-  // "7.008 GB: weights 4.223, embedding 1.051, KV cache 1.074, a step up to
-  // 0.660", what may be saved, and what is converted, if anything is.
+  // "7.008 GB: weights 4.223 (4.5 bits each), embedding 1.051, KV cache 1.074,
+  // a step up to 0.660", what may be saved, and what is converted, if anything
+  // is.
   std::string ToString() const;
 
   // `weights`, `tables` and `converted`. A tensor that is missing, or of
   // another type or shape than it must have, counts as none. So does all after
-  // the first that a layer lacks. That is said when it is loaded.
+  // the first that a layer lacks. That is said when it is loaded. Of ranks, it
+  // is of all of them, whose products of shared inputs are in `input_shards`.
   static MemoryNeeds Of(const Checkpoint& checkpoint, const ModelConfig& config,
-                        const kernels::Backend& backend);
+                        const kernels::Backend& backend, int input_shards = 1);
 };
 
 }  // namespace nacre::model

@@ -21,6 +21,7 @@ class HeadOrder {
  public:
   explicit HeadOrder(const ModelConfig& config);
 
+  bool is_same() const { return is_same_; }  // Apply changes nothing
   // Of each head's rows; `storage` holds what *matrix points to then.
   void Apply(kernels::HostMatrix* matrix, std::string* storage) const;
   // Of the first `count` values: heads one after another.

@@ -176,8 +176,10 @@ absl::Status AdmitRanks(const ModelConfig& config, const Checkpoint& checkpoint,
   }
   const int ranks = first.ranks();
   const int nodes = ranks / ranks_of_node;
-  MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, first);
+  MemoryNeeds needs =
+      MemoryNeeds::Of(checkpoint, config, first, kernels::kInputShards);
   needs.weights /= nodes;
+  needs.num_factors /= nodes;
   needs.may_be_saved /= nodes;
   if (first.rank() > 0) needs.tables = 0;
   needs.kv_cache = options.kv_cache_bytes / nodes;

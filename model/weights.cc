@@ -364,9 +364,11 @@ class Loader {
           Factor(tensors[Role::kQueryKeyValue], Form::kWhole));
       parts = SeparateQkv(config, all, separated);
     } else {
+      // Only what is reordered must be at hand.
+      const Form form = order.is_same() ? Form::kRows : Form::kWhole;
       for (const Role role : {Role::kQuery, Role::kKey, Role::kValue}) {
         NACRE_ASSIGN_OR_RETURN(parts.emplace_back(),
-                               Factor(tensors[role], Form::kWhole));
+                               Factor(tensors[role], form));
       }
     }
     std::string reordered[2];

@@ -221,6 +221,7 @@ TESTED_BY = {
        for name in ("token_text", "usage_convert")},
     "gateway/completion_stream.cc": "tests/gateway/gateway_service_test.cc",
     "kernels/node_link.cc": "tests/kernels/node_collective_test.cc",
+    "kernels/weight_groups.cc": "tests/kernels/cpu_grouped_test.cc",
     "kernels/no_nccl.cc": "tests/worker/tensors/transports_test.cc",
     "kernels/cpu/attention.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/cpu_backend.cc": "tests/kernels/cpu_accuracy_test.cc",
@@ -230,6 +231,8 @@ TESTED_BY = {
     **{f"kernels/cpu/{name}.cc": "tests/kernels/cpu_coded_test.cc"
        for name in ("coded_weights", "gemm_avx512coded")},
     "kernels/cpu/gemm_avx512bf16.cc": "tests/kernels/cpu_rounded_test.cc",
+    "kernels/cpu/grouped_gemm.cc": "tests/kernels/cpu_grouped_test.cc",
+    "kernels/cpu/grouped_matrix.cc": "tests/kernels/cpu_grouped_test.cc",
     "kernels/cpu/quantized_gemm.cc": "tests/kernels/cpu_quantized_test.cc",
     **{f"kernels/cpu/quantized_gemm_{cpu}.cc":
            "tests/kernels/cpu_quantized_test.cc"

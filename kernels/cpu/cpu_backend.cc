@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/dense_matrix.h"
+#include "kernels/cpu/grouped_matrix.h"
 #include "kernels/cpu/quantized_matrix.h"
 #include "kernels/cpu/row_tiling.h"
 #include "kernels/kv_address.h"
@@ -125,7 +126,14 @@ std::string CpuBackend::description() const {
   return absl::StrCat("cpu (", elementwise_.target_name, ", ", threads, ")");
 }
 
+bool CpuBackend::KeepsGroups(absl::Span<const HostMatrix> parts) const {
+  return weight_type_ == WeightType::kAuto && GroupedMatrix::CanHold(parts);
+}
+
 int64_t CpuBackend::PackedBytes(absl::Span<const HostMatrix> parts) const {
+  if (KeepsGroups(parts)) {
+    return static_cast<int64_t>(GroupedMatrix::Bytes(parts, gemm_));
+  }
   const StackedWeights weights(parts);
   return static_cast<int64_t>(
       QuantizedGroupSize(weight_type_) > 0
@@ -148,6 +156,9 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(
   if (QuantizedGroupSize(weight_type_) > 0) {
     return QuantizedMatrix::Create(weights, weight_type_, quantized_gemm_, run,
                                    &weights_);
+  }
+  if (KeepsGroups(parts)) {
+    return GroupedMatrix::Create(parts, gemm_, run, &weights_);
   }
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<DenseMatrix> matrix,

@@ -73,6 +73,8 @@ class CpuBackend : public HostBackend {
   // `elements_each` elements an item is worth waking them, else here.
   void Divide(int count, int elements_each,
               absl::FunctionRef<void(int begin, int end)> task);
+  // Whether the weights stay the integers that a file has (GroupedMatrix).
+  bool KeepsGroups(absl::Span<const HostMatrix> parts) const;
   void MakeAttentionTiles(const float* q, int q_stride, int num_heads,
                           absl::Span<const RowContext> contexts,
                           const KvLayer& layer, float* out);

@@ -247,6 +247,7 @@ GemmKernels GetGemmKernels() {
           PackActivations<Rounded>,
           Multiply<F32Cells>,
           Multiply<BF16Cells>,
+          Runs<F32Cells, 0>::kTable,
           Multiply<RoundedCells>};
 }
 

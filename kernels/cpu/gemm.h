@@ -44,6 +44,8 @@ struct GemmKernels {
   // Computes the outputs of units [unit_begin, unit_end) for all rows.
   void (*multiply_f32)(const GemmArgs& args, int unit_begin, int unit_end);
   void (*multiply_bf16)(const GemmArgs& args, int unit_begin, int unit_end);
+  // Of f32 weights: tiles of 1, 2, ... rows times a segment; fetches nothing.
+  const RunGemmSegment* run_f32;
   // bf16 weights with rounded activations.
   void (*multiply_rounded)(const GemmArgs& args, int unit_begin, int unit_end);
   // Whether that is by products of pairs: numbers below 2^-126 tell them from

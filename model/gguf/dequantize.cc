@@ -8,6 +8,8 @@ namespace nacre::model {
 namespace {
 
 using kernels::DType;
+using kernels::SplitBlock;
+using kernels::WeightGroups;
 
 // ggml's numbers of types.
 enum TypeId : uint32_t {
@@ -26,213 +28,248 @@ enum TypeId : uint32_t {
   kBF16 = 30,
 };
 
-float HalfAt(const uint8_t* bytes) {
+uint16_t HalfAt(const uint8_t* bytes) {
   uint16_t bits;
   std::memcpy(&bits, bytes, sizeof(bits));
-  return kernels::FromF16(bits);
+  return bits;
 }
 
-// A scale, then 32 integers.
-void BlockQ8_0(const uint8_t* block, float* values) {
-  const float scale = HalfAt(block);
+// A minimum, which is added, as an offset, which is taken off.
+uint16_t NegatedHalfAt(const uint8_t* bytes) {
+  return static_cast<uint16_t>(HalfAt(bytes) ^ 0x8000u);
+}
+
+// A scale, then 32 signed integers.
+void SplitQ8_0(const uint8_t* block, SplitBlock* out) {
+  out->scale = HalfAt(block);
   for (int i = 0; i < 32; ++i) {
-    values[i] = static_cast<float>(static_cast<int8_t>(block[2 + i])) * scale;
+    out->integers[i] = static_cast<uint8_t>(block[2 + i] ^ 0x80);
   }
 }
 
-// A scale, then 16 bytes of two integers: the lower halves come first.
-void BlockQ4_0(const uint8_t* block, float* values) {
-  const float scale = HalfAt(block);
+// 16 bytes of two integers: the lower halves come first.
+void SplitHalves(const uint8_t* packed, SplitBlock* out) {
   for (int i = 0; i < 16; ++i) {
-    const int byte = block[2 + i];
-    values[i] = scale * static_cast<float>((byte & 15) - 8);
-    values[16 + i] = scale * static_cast<float>((byte >> 4) - 8);
+    out->integers[i] = packed[i] & 15;
+    out->integers[16 + i] = packed[i] >> 4;
   }
 }
 
-// A scale, a minimum, then integers as of Q4_0.
-void BlockQ4_1(const uint8_t* block, float* values) {
-  const float scale = HalfAt(block);
-  const float minimum = HalfAt(block + 2);
-  for (int i = 0; i < 16; ++i) {
-    const int byte = block[4 + i];
-    values[i] = scale * static_cast<float>(byte & 15) + minimum;
-    values[16 + i] = scale * static_cast<float>(byte >> 4) + minimum;
-  }
+// A scale, then halves.
+void SplitQ4_0(const uint8_t* block, SplitBlock* out) {
+  out->scale = HalfAt(block);
+  SplitHalves(block + 2, out);
 }
 
-// The 32 integers of 5 bits: their fifth bits, one after another, then the
-// other four as of Q4_0.
-void FiveBits(const uint8_t* packed, int* integers) {
+// A scale, a minimum, then halves.
+void SplitQ4_1(const uint8_t* block, SplitBlock* out) {
+  out->scale = HalfAt(block);
+  out->offset_scale = NegatedHalfAt(block + 2);
+  SplitHalves(block + 4, out);
+}
+
+// The fifth bits of 32 integers, one after another, then halves.
+void SplitFiveBits(const uint8_t* packed, SplitBlock* out) {
   uint32_t fifth;
   std::memcpy(&fifth, packed, sizeof(fifth));
-  for (int i = 0; i < 16; ++i) {
-    const int byte = packed[4 + i];
-    integers[i] = (byte & 15) | static_cast<int>(fifth >> i & 1) << 4;
-    integers[16 + i] = (byte >> 4) | static_cast<int>(fifth >> (16 + i) & 1)
-                                         << 4;
-  }
-}
-
-void BlockQ5_0(const uint8_t* block, float* values) {
-  const float scale = HalfAt(block);
-  int integers[32];
-  FiveBits(block + 2, integers);
+  SplitHalves(packed + 4, out);
   for (int i = 0; i < 32; ++i) {
-    values[i] = scale * static_cast<float>(integers[i] - 16);
+    out->integers[i] |= static_cast<uint8_t>((fifth >> i & 1) << 4);
   }
 }
 
-void BlockQ5_1(const uint8_t* block, float* values) {
-  const float scale = HalfAt(block);
-  const float minimum = HalfAt(block + 2);
-  int integers[32];
-  FiveBits(block + 4, integers);
-  for (int i = 0; i < 32; ++i) {
-    values[i] = scale * static_cast<float>(integers[i]) + minimum;
+void SplitQ5_0(const uint8_t* block, SplitBlock* out) {
+  out->scale = HalfAt(block);
+  SplitFiveBits(block + 2, out);
+}
+
+void SplitQ5_1(const uint8_t* block, SplitBlock* out) {
+  out->scale = HalfAt(block);
+  out->offset_scale = NegatedHalfAt(block + 2);
+  SplitFiveBits(block + 4, out);
+}
+
+// 256 integers of two bits in 64 bytes. 128 of them are in 32 bytes, the first
+// 32 in the lowest bits.
+void SplitTwoBits(const uint8_t* packed, SplitBlock* out) {
+  for (int i = 0; i < 256; ++i) {
+    out->integers[i] =
+        (packed[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3;
   }
 }
 
-// Where the two bits of a group of 16 elements lie in 64 bytes. 128 elements
-// are in 32 bytes, the first 32 of them in the lowest bits.
-struct TwoBits {
-  explicit TwoBits(int group)
-      : first_byte(group / 8 * 32 + group % 2 * 16), shift(group % 8 / 2 * 2) {}
-  int At(const uint8_t* bytes, int i) const {
-    return (bytes[first_byte + i] >> shift) & 3;
-  }
-
-  int first_byte;
-  int shift;
-};
-
-// Sixteen bytes of a scale and a minimum, 256 integers of two bits, the scale
-// of the scales and that of the minima.
-void BlockQ2_K(const uint8_t* block, float* values) {
-  const float scale_of_scales = HalfAt(block + 80);
-  const float scale_of_minima = HalfAt(block + 82);
+// Sixteen bytes of a step and an offset, two bits, the two scales.
+void SplitQ2_K(const uint8_t* block, SplitBlock* out) {
   for (int group = 0; group < 16; ++group) {
-    const float step = scale_of_scales * static_cast<float>(block[group] & 15);
-    const float offset =
-        scale_of_minima * static_cast<float>(block[group] >> 4);
-    const TwoBits bits(group);
-    for (int i = 0; i < 16; ++i) {
-      const int integer = bits.At(block + 16, i);
-      values[group * 16 + i] = step * static_cast<float>(integer) - offset;
-    }
+    out->steps[group] = static_cast<int8_t>(block[group] & 15);
+    out->offsets[group] = block[group] >> 4;
   }
+  SplitTwoBits(block + 16, out);
+  out->scale = HalfAt(block + 80);
+  out->offset_scale = HalfAt(block + 82);
 }
 
 // In this order:
 // - the third bits of 256 integers, 32 elements to a bit of 32 bytes;
 // - their other two bits;
-// - twelve bytes of sixteen scales of 6 bits: eight bytes of lower halves, four
+// - twelve bytes of sixteen steps of 6 bits: eight bytes of lower halves, four
 //   of the upper two bits;
-// - the scale of the scales.
-void BlockQ3_K(const uint8_t* block, float* values) {
+// - the scale.
+void SplitQ3_K(const uint8_t* block, SplitBlock* out) {
   const uint8_t* const packed = block + 96;
-  const float scale_of_scales = HalfAt(block + 108);
   for (int group = 0; group < 16; ++group) {
     const int low = (packed[group % 8] >> (group / 8 * 4)) & 15;
     const int high = (packed[8 + group % 4] >> (group / 4 * 2)) & 3;
-    const float step =
-        scale_of_scales * static_cast<float>((low | high << 4) - 32);
-    const TwoBits bits(group);
-    for (int i = 0; i < 16; ++i) {
-      const int third = (block[group % 2 * 16 + i] >> (group / 2)) & 1;
-      const int integer = bits.At(block + 32, i) + third * 4 - 4;
-      values[group * 16 + i] = step * static_cast<float>(integer);
-    }
+    out->steps[group] = static_cast<int8_t>((low | high << 4) - 32);
+  }
+  SplitTwoBits(block + 32, out);
+  for (int i = 0; i < 256; ++i) {
+    out->integers[i] |=
+        static_cast<uint8_t>((block[i % 32] >> (i / 32) & 1) << 2);
+  }
+  out->scale = HalfAt(block + 108);
+}
+
+// What Q4_K and Q5_K begin with: the two scales, then eight steps and eight
+// offsets of 6 bits each in 12 bytes.
+void SplitSteps(const uint8_t* block, SplitBlock* out) {
+  out->scale = HalfAt(block);
+  out->offset_scale = HalfAt(block + 2);
+  const uint8_t* const packed = block + 4;
+  for (int group = 0; group < 4; ++group) {
+    out->steps[group] = static_cast<int8_t>(packed[group] & 63);
+    out->offsets[group] = packed[4 + group] & 63;
+    // The upper two bits of the others lie in those of the first four.
+    out->steps[4 + group] = static_cast<int8_t>((packed[8 + group] & 15) |
+                                                ((packed[group] >> 2) & 48));
+    out->offsets[4 + group] = static_cast<uint8_t>(
+        (packed[8 + group] >> 4) | ((packed[4 + group] >> 2) & 48));
   }
 }
 
-// What a group of 32 elements of Q4_K and Q5_K is multiplied by, and what is
-// taken off. A block has two scales, of scales and of minima. After them it has
-// eight scales and eight minima of 6 bits each in 12 bytes.
-struct Steps {
-  Steps(const uint8_t* block, int group) {
-    const uint8_t* const packed = block + 4;
-    int scale_bits;
-    int minimum_bits;
-    if (group < 4) {
-      scale_bits = packed[group] & 63;
-      minimum_bits = packed[4 + group] & 63;
-    } else {
-      // The upper two bits lie in those of the first four.
-      scale_bits = (packed[4 + group] & 15) | ((packed[group - 4] >> 2) & 48);
-      minimum_bits = (packed[4 + group] >> 4) | ((packed[group] >> 2) & 48);
-    }
-    step = HalfAt(block) * static_cast<float>(scale_bits);
-    offset = HalfAt(block + 2) * static_cast<float>(minimum_bits);
+// 128 bytes of two integers: 32 lower halves, 32 upper ones, and so on.
+void SplitLongHalves(const uint8_t* packed, SplitBlock* out) {
+  for (int i = 0; i < 256; ++i) {
+    out->integers[i] = (packed[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4)) & 15;
   }
+}
 
-  float step;
-  float offset;
-};
-
-// Steps, then 128 bytes of two integers: 32 lower halves, 32 upper ones, and so
-// on.
-void BlockQ4_K(const uint8_t* block, float* values) {
-  const uint8_t* const integers = block + 16;
-  for (int group = 0; group < 8; ++group) {
-    const Steps steps(block, group);
-    const int shift = group % 2 * 4;
-    for (int i = 0; i < 32; ++i) {
-      const int integer = (integers[group / 2 * 32 + i] >> shift) & 15;
-      values[group * 32 + i] =
-          steps.step * static_cast<float>(integer) - steps.offset;
-    }
-  }
+void SplitQ4_K(const uint8_t* block, SplitBlock* out) {
+  SplitSteps(block, out);
+  SplitLongHalves(block + 16, out);
 }
 
 // Steps, the fifth bits of 256 integers, 32 elements to a bit of 32 bytes, then
-// the other four as of Q4_K.
-void BlockQ5_K(const uint8_t* block, float* values) {
-  const uint8_t* const fifth = block + 16;
-  const uint8_t* const integers = block + 48;
-  for (int group = 0; group < 8; ++group) {
-    const Steps steps(block, group);
-    const int shift = group % 2 * 4;
-    for (int i = 0; i < 32; ++i) {
-      const int integer = ((integers[group / 2 * 32 + i] >> shift) & 15) |
-                          ((fifth[i] >> group) & 1) << 4;
-      values[group * 32 + i] =
-          steps.step * static_cast<float>(integer) - steps.offset;
-    }
+// halves.
+void SplitQ5_K(const uint8_t* block, SplitBlock* out) {
+  SplitSteps(block, out);
+  SplitLongHalves(block + 48, out);
+  for (int i = 0; i < 256; ++i) {
+    out->integers[i] |=
+        static_cast<uint8_t>((block[16 + i % 32] >> (i / 32) & 1) << 4);
   }
 }
 
-// The lower four bits of 256 integers, their upper two, sixteen scales, and the
-// scale of these.
-void BlockQ6_K(const uint8_t* block, float* values) {
-  const uint8_t* const scales = block + 192;
-  const float scale_of_scales = HalfAt(block + 208);
-  for (int group = 0; group < 8; ++group) {
-    const int half = group / 4;
-    const int part = group % 4;
-    const uint8_t* const low = &block[half * 64 + part % 2 * 32];
-    const uint8_t* const high = &block[128 + half * 32];
-    for (int i = 0; i < 32; ++i) {
-      const int integer = ((low[i] >> (part / 2 * 4)) & 15) |
-                          ((high[i] >> (part * 2)) & 3) << 4;
-      const int element = group * 32 + i;
-      const float step =
-          scale_of_scales *
-          static_cast<float>(static_cast<int8_t>(scales[element / 16]));
-      values[element] = step * static_cast<float>(integer - 32);
-    }
+// The lower four bits of 256 integers, 64 of them in 32 bytes in turns, their
+// upper two, sixteen steps, the scale.
+void SplitQ6_K(const uint8_t* block, SplitBlock* out) {
+  SplitTwoBits(block + 128, out);
+  for (int i = 0; i < 256; ++i) {
+    const uint8_t byte = block[i / 128 * 64 + i % 64];
+    const int low = (byte >> (i % 128 / 64 * 4)) & 15;
+    out->integers[i] = static_cast<uint8_t>(low | out->integers[i] << 4);
   }
+  std::memcpy(out->steps, block + 192, 16);
+  out->scale = HalfAt(block + 208);
 }
 
-template <size_t kBytes, int kElements,
-          void (*kBlock)(const uint8_t* block, float* values)>
-void AllBlocks(absl::string_view blocks, float* values) {
-  const auto* block = reinterpret_cast<const uint8_t*>(blocks.data());
-  const uint8_t* const end = block + blocks.size();
-  for (; block < end; block += kBytes, values += kElements) {
-    kBlock(block, values);
-  }
-}
+struct GroupsOfType {
+  TypeId id;
+  WeightGroups groups;
+};
+
+constexpr GroupsOfType kGroups[] = {
+    {kQ4_0,
+     {.block_bytes = 18,
+      .block = 32,
+      .group = 32,
+      .low_bits = 4,
+      .zero = 8,
+      .split = SplitQ4_0}},
+    {kQ4_1,
+     {.block_bytes = 20,
+      .block = 32,
+      .group = 32,
+      .low_bits = 4,
+      .has_offsets = true,
+      .split = SplitQ4_1}},
+    {kQ5_0,
+     {.block_bytes = 22,
+      .block = 32,
+      .group = 32,
+      .low_bits = 4,
+      .high_bits = 1,
+      .zero = 16,
+      .split = SplitQ5_0}},
+    {kQ5_1,
+     {.block_bytes = 24,
+      .block = 32,
+      .group = 32,
+      .low_bits = 4,
+      .high_bits = 1,
+      .has_offsets = true,
+      .split = SplitQ5_1}},
+    {kQ8_0,
+     {.block_bytes = 34,
+      .block = 32,
+      .group = 32,
+      .low_bits = 8,
+      .zero = 128,
+      .split = SplitQ8_0}},
+    {kQ2_K,
+     {.block_bytes = 84,
+      .block = 256,
+      .group = 16,
+      .low_bits = 2,
+      .has_steps = true,
+      .has_offsets = true,
+      .split = SplitQ2_K}},
+    {kQ3_K,
+     {.block_bytes = 110,
+      .block = 256,
+      .group = 16,
+      .low_bits = 2,
+      .high_bits = 1,
+      .has_steps = true,
+      .zero = 4,
+      .split = SplitQ3_K}},
+    {kQ4_K,
+     {.block_bytes = 144,
+      .block = 256,
+      .group = 32,
+      .low_bits = 4,
+      .has_steps = true,
+      .has_offsets = true,
+      .split = SplitQ4_K}},
+    {kQ5_K,
+     {.block_bytes = 176,
+      .block = 256,
+      .group = 32,
+      .low_bits = 4,
+      .high_bits = 1,
+      .has_steps = true,
+      .has_offsets = true,
+      .split = SplitQ5_K}},
+    {kQ6_K,
+     {.block_bytes = 210,
+      .block = 256,
+      .group = 16,
+      .low_bits = 4,
+      .high_bits = 2,
+      .has_steps = true,
+      .zero = 32,
+      .split = SplitQ6_K}},
+};
 
 }  // namespace
 
@@ -244,29 +281,13 @@ std::optional<GgufElements> ElementsOf(const gguf::TensorType& type) {
       return GgufElements{DType::kF16, nullptr};
     case kBF16:
       return GgufElements{DType::kBF16, nullptr};
-    case kQ8_0:
-      return GgufElements{DType::kF32, AllBlocks<34, 32, BlockQ8_0>};
-    case kQ4_0:
-      return GgufElements{DType::kF32, AllBlocks<18, 32, BlockQ4_0>};
-    case kQ4_1:
-      return GgufElements{DType::kF32, AllBlocks<20, 32, BlockQ4_1>};
-    case kQ5_0:
-      return GgufElements{DType::kF32, AllBlocks<22, 32, BlockQ5_0>};
-    case kQ5_1:
-      return GgufElements{DType::kF32, AllBlocks<24, 32, BlockQ5_1>};
-    case kQ2_K:
-      return GgufElements{DType::kF32, AllBlocks<84, 256, BlockQ2_K>};
-    case kQ3_K:
-      return GgufElements{DType::kF32, AllBlocks<110, 256, BlockQ3_K>};
-    case kQ4_K:
-      return GgufElements{DType::kF32, AllBlocks<144, 256, BlockQ4_K>};
-    case kQ5_K:
-      return GgufElements{DType::kF32, AllBlocks<176, 256, BlockQ5_K>};
-    case kQ6_K:
-      return GgufElements{DType::kF32, AllBlocks<210, 256, BlockQ6_K>};
     default:
-      return std::nullopt;
+      break;
   }
+  for (const GroupsOfType& known : kGroups) {
+    if (type.id == known.id) return GgufElements{DType::kF32, &known.groups};
+  }
+  return std::nullopt;
 }
 
 }  // namespace nacre::model

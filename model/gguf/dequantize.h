@@ -1,26 +1,24 @@
-// Blocks of small integers as GGUF files hold them, as floats: the arithmetic
-// of ggml, bit for bit (gguf-py's `dequantize`).
+// The types of GGUF's tensors, and what their blocks of small integers say: the
+// arithmetic of ggml, bit for bit (gguf-py's `dequantize`).
 //
 // Pure functions.
 
 #ifndef MODEL_GGUF_DEQUANTIZE_H_
 #define MODEL_GGUF_DEQUANTIZE_H_
 
-#include <functional>
 #include <optional>
 
-#include "absl/strings/string_view.h"
 #include "common/gguf/tensor_type.h"
 #include "kernels/dtype.h"
+#include "kernels/weight_groups.h"
 
 namespace nacre::model {
 
 // How the elements of one type are read.
 struct GgufElements {
   kernels::DType dtype;  // of what is read
-  // Writes the floats of whole blocks; null: `blocks` are of `dtype` as they
-  // are.
-  void (*dequantize)(absl::string_view blocks, float* values);
+  // How blocks are read; null: they are elements of `dtype` as they are.
+  const kernels::WeightGroups* groups;
 };
 
 // Nothing: not supported.

@@ -92,18 +92,20 @@ struct RowDecoder {
   size_t head_rows;  // 0: rows are in order
   size_t row_values;
 
+  const char* Row(size_t row) const {
+    const size_t from = head_rows == 0 ? row : PairedRow(row, head_rows);
+    return bytes.data() + from * (bytes.size() / rows);
+  }
+
   void operator()(size_t first, size_t count, char* values) const {
-    const size_t row_bytes = bytes.size() / rows;
     const size_t row_size = row_values * kernels::SizeOf(elements.dtype);
-    for (size_t row = first; row < first + count; ++row) {
-      const size_t from = head_rows == 0 ? row : PairedRow(row, head_rows);
-      const absl::string_view blocks =
-          bytes.substr(from * row_bytes, row_bytes);
-      char* const to = values + (row - first) * row_size;
-      if (elements.dequantize == nullptr) {
-        std::memcpy(to, blocks.data(), row_size);
+    for (size_t row = first; row < first + count; ++row, values += row_size) {
+      if (elements.groups == nullptr) {
+        std::memcpy(values, Row(row), row_size);
       } else {
-        elements.dequantize(blocks, reinterpret_cast<float*>(to));
+        kernels::GroupedWeights(*elements.groups, Row(row),
+                                row_values / elements.groups->block,
+                                reinterpret_cast<float*>(values));
       }
     }
   }
@@ -131,11 +133,11 @@ absl::StatusOr<StoredTensor> Stored(const std::string& name,
   stored.bytes = tensor.bytes;
   stored.file = tensor.file;
   stored.dtype = elements->dtype;
-  if (elements->dequantize == nullptr && paired_heads == 0) return stored;
+  if (elements->groups == nullptr && paired_heads == 0) return stored;
   // One row of the file: a row of a matrix, an element of reordered biases, or
   // all of another vector, whose blocks must stay whole.
   const bool is_matrix = tensor.shape.size() == 2;
-  if (!is_matrix && paired_heads > 0 && elements->dequantize != nullptr) {
+  if (!is_matrix && paired_heads > 0 && elements->groups != nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("tensor ", name, ": type ", tensor.type->name,
                      " of biases is not supported; supported: F32, F16, BF16"));
@@ -151,6 +153,10 @@ absl::StatusOr<StoredTensor> Stored(const std::string& name,
       is_matrix ? static_cast<size_t>(tensor.shape[1]) : first / decoder.rows;
   stored.decode = decoder;
   stored.decoded_rows = decoder.rows;
+  if (is_matrix) stored.groups = elements->groups;
+  if (stored.groups != nullptr) {
+    stored.find_row = [decoder](size_t row) { return decoder.Row(row); };
+  }
   return stored;
 }
 

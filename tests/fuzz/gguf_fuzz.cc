@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "common/check.h"
@@ -27,6 +29,20 @@ void AddSecondPart(absl::string_view bytes, nacre::gguf::Contents* first) {
   const size_t tensors = first->tensors.size() + second->tensors.size();
   if (!nacre::gguf::AddPart(1, *std::move(second), first).ok()) return;
   NACRE_CHECK(first->tensors.size() == tensors, "a tensor is lost");
+}
+
+// Of a matrix: where its rows are, and what their blocks say.
+void CheckBlocks(const nacre::model::StoredTensor& stored, const char* values) {
+  const auto cols = static_cast<size_t>(stored.entry.shape[1]);
+  std::vector<float> row(cols);
+  for (size_t i = 0; i < stored.decoded_rows; ++i) {
+    nacre::kernels::GroupedWeights(
+        *stored.groups, stored.find_row(i),
+        cols / static_cast<size_t>(stored.groups->block), row.data());
+    const size_t bytes = cols * sizeof(float);
+    NACRE_CHECK(std::memcmp(row.data(), values + i * bytes, bytes) == 0,
+                "blocks that say other values");
+  }
 }
 
 }  // namespace
@@ -63,6 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     const auto values = std::make_unique<char[]>(count);
     stored.decode(0, stored.decoded_rows, values.get());
+    if (stored.groups != nullptr) CheckBlocks(stored, values.get());
   }
   return 0;
 }

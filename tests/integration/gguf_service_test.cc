@@ -1,10 +1,11 @@
 // The bundled pair as GGUF files through the real processes: the tokens of the
-// folders that they were made from.
+// folders that they were made from; and of integers, those of their floats.
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/files.h"
@@ -20,8 +21,11 @@ namespace {
 
 constexpr int kMaxTokens = 24;
 
-std::string WriteGguf(const std::string& model_dir, const std::string& path) {
-  gguf::GgufWriter writer = testing::GgufOfCheckpoint(model_dir);
+std::string WriteGguf(const std::string& model_dir, const std::string& path,
+                      bool quantizes = false) {
+  gguf::GgufWriter writer = quantizes
+                                ? testing::QuantizedGgufOfCheckpoint(model_dir)
+                                : testing::GgufOfCheckpoint(model_dir);
   gguf::AddVocabulary(*tokenizer::ParseSentencePieceModel(
                           *ReadFile(model_dir + "/tokenizer.model")),
                       &writer);
@@ -68,6 +72,26 @@ TEST(GgufServiceTest, FilesGiveTheTokensOfTheirFolders) {
                 worker.hello().model_name() == "draft.gguf")
         << worker.hello().model_name();
   }
+}
+
+// The target in Q4_K and Q6_K, what is down in F16, the draft in Q8_0.
+TEST(GgufServiceTest, IntegersGiveTheTokensOfTheirFloats) {
+  const tools::TemporaryFolder folder;
+  const std::string target =
+      WriteGguf(TargetModel(), folder.path() + "/target.gguf", true);
+  const std::string draft =
+      WriteGguf(DraftModel(), folder.path() + "/draft.gguf", true);
+  const auto answers = [&](const std::string& weights) {
+    tools::Cluster::Options options = Service::Options(1, target, draft);
+    options.more_args.worker = {"--weights", weights};
+    Service service(std::move(options));
+    return Answers(service);
+  };
+  const std::vector<std::vector<int32_t>> expected = answers("f32");
+  ASSERT_EQ(expected.size(), 4u);
+  EXPECT_EQ(expected[0], expected[2]);
+  EXPECT_EQ(expected[1], expected[3]);
+  EXPECT_EQ(answers("auto"), expected);
 }
 
 }  // namespace

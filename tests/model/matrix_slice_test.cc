@@ -93,6 +93,38 @@ TEST(MatrixSliceTest, ReadsAndGivesBackItsOwnRowsOnly) {
   EXPECT_THAT(source.given_back(), ElementsAre(Pair(3, 1)));
 }
 
+// Blocks of two values in three bytes.
+class RowsInBlocks : public NotedRows {
+ public:
+  RowsInBlocks() : NotedRows(true) {}
+  const void* Blocks(int row) const override { return &bytes_[6 * row]; }
+
+ private:
+  const char bytes_[6 * kRows] = {};
+};
+
+TEST(MatrixSliceTest, WholeBlocksStayBlocks) {
+  kernels::WeightGroups groups = {};
+  groups.block = 2;
+  groups.block_bytes = 3;
+  const RowsInBlocks source;
+  const kernels::HostMatrix whole = {
+      kernels::DType::kF32, nullptr, kRows, kCols, &source, &groups};
+  const MatrixSlice second(whole, {1, 3, 2, 2});
+  EXPECT_EQ(second.matrix().groups, &groups);
+  EXPECT_EQ(second.matrix().source->Blocks(2),
+            static_cast<const char*>(source.Blocks(3)) + 3);
+  EXPECT_THAT(ReadRows(second, 0, 1), ElementsAre(6, 7));
+  for (const MatrixRange& range :
+       {MatrixRange{0, kRows, 1, 2}, MatrixRange{0, kRows, 0, 3}}) {
+    const MatrixSlice part(whole, range);
+    EXPECT_EQ(part.matrix().groups, nullptr);
+    EXPECT_EQ(part.Blocks(0), nullptr);
+  }
+  EXPECT_THAT(ReadRows(MatrixSlice(whole, {0, kRows, 1, 2}), 1, 1),
+              ElementsAre(5, 6));
+}
+
 TEST(MatrixSliceTest, CountsElementsOfTwoBytes) {
   const std::vector<uint16_t> values = {1, 2, 3, 4, 5, 6};
   const MatrixSlice slice({kernels::DType::kBF16, values.data(), 2, 3},

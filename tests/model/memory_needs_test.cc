@@ -58,7 +58,7 @@ int64_t SizeOf(const Weights& weights) {
 
 // Of both.
 void ExpectEqualNeeds(const std::string& path, kernels::Backend* backend,
-                      int64_t table_element_bytes) {
+                      double table_element_bytes) {
   const auto checkpoint = Checkpoint::Open(path);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   const ModelConfig config = *ReadConfig(path);
@@ -68,7 +68,9 @@ void ExpectEqualNeeds(const std::string& path, kernels::Backend* backend,
   EXPECT_EQ(needs.weights, SizeOf(*weights));
   int64_t rows = weights->embedding->rows();
   if (weights->positions != nullptr) rows += weights->positions->rows();
-  EXPECT_EQ(needs.tables, rows * config.hidden_size * table_element_bytes);
+  EXPECT_EQ(
+      static_cast<double>(needs.tables),
+      static_cast<double>(rows * config.hidden_size) * table_element_bytes);
 }
 
 class MemoryNeedsTest : public ::testing::TestWithParam<const char*> {
@@ -117,7 +119,41 @@ TEST_P(MemoryNeedsTest, OfTypesAndTiedHeads) {
 }
 
 TEST_P(MemoryNeedsTest, OfGguf) {
-  ExpectEqualNeeds(NACRE_TEST_DATA "/model/gguf/q4_k.gguf", backend_.get(), 4);
+  const std::string path = NACRE_TEST_DATA "/model/gguf/q4_k.gguf";
+  ExpectEqualNeeds(path, backend_.get(), 144.0 / 256);
+  const MemoryNeeds needs =
+      MemoryNeeds::Of(**Checkpoint::Open(path), *ReadConfig(path), *backend_);
+  EXPECT_EQ(needs.num_factors,
+            (32 + 16 + 16) * 256 + 256 * 32 + 3 * 32 * 256 + 40 * 256);
+  const std::string name = GetParam();
+  if (name == "cpu_int8") return;  // so small matrices are mostly padding
+  EXPECT_EQ(needs.has_widened,
+            name == "reference" || name == "cpu_f32" || name == "cpu_bf16");
+}
+
+// Of ranks: what is down and attention's output, of 32 inputs, a block each.
+TEST_P(MemoryNeedsTest, ShardsThatArePartsOfBlocksAreFloats) {
+  const std::string path = NACRE_TEST_DATA "/model/gguf/q4_k.gguf";
+  const auto checkpoint = *Checkpoint::Open(path);
+  const ModelConfig config = *ReadConfig(path);
+  const auto needs = [&](int shards) {
+    return MemoryNeeds::Of(*checkpoint, config, *backend_, shards);
+  };
+  const Tensor down =
+      *checkpoint->Describe("model.layers.0.mlp.down_proj.weight");
+  ASSERT_NE(down.groups, nullptr);
+  const char no_data = 0;
+  kernels::HostMatrix matrix = {down.dtype, &no_data, 256,
+                                32,         nullptr,  down.groups};
+  const int64_t in_blocks = backend_->PackedBytes({&matrix, 1});
+  matrix.groups = nullptr;
+  const int64_t in_floats = backend_->PackedBytes({&matrix, 1});
+  EXPECT_EQ(in_floats > in_blocks, GetParam() == std::string("cpu"));
+  EXPECT_EQ(needs(8).weights - needs(1).weights, 2 * (in_floats - in_blocks));
+  if (GetParam() == std::string("cpu")) {
+    EXPECT_TRUE(needs(8).has_widened);
+    EXPECT_FALSE(needs(1).has_widened);
+  }
 }
 
 TEST_P(MemoryNeedsTest, AreToldBeforeTheLoadWhichTheyMayEnd) {
@@ -255,6 +291,18 @@ TEST(MemoryNeedsTextTest, IsInGigabytes) {
       "7.008 GB: weights 4.223, embedding 1.051, KV cache 1.074, a step up to "
       "0.660";
   EXPECT_EQ(needs.ToString(), text);
+  needs.num_factors = 7'504'000'000;
+  const std::string text_of_bits =
+      "7.008 GB: weights 4.223 (4.5 bits each), embedding 1.051, KV cache "
+      "1.074, a step up to 0.660";
+  EXPECT_EQ(needs.ToString(), text_of_bits);
+  needs.has_widened = true;
+  EXPECT_EQ(needs.ToString(),
+            text_of_bits +
+                "; integers of the file are floats here: other --weights may "
+                "take less (docs/gguf.md)");
+  needs.num_factors = 0;
+  needs.has_widened = false;
   needs.converted = 470'000'000;
   EXPECT_EQ(needs.ToString(), text + ", while it loads up to 0.470");
   needs.may_be_saved = 1'000'000'000;

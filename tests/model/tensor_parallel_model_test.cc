@@ -164,6 +164,41 @@ TEST(TensorParallelModelTest, ReadsAGgufFileAsItsFolder) {
   EXPECT_EQ(RunSessions(folder.get()), RunSessions(gguf.get()));
 }
 
+// Shards of what is down are whole blocks of Q6_K, those of attention's output
+// are parts of blocks of Q4_K and become floats.
+TEST(TensorParallelModelTest, IntegersOfAGgufFileGiveTheBitsOfFloats) {
+  const std::string dir = nacre::testing::TestFolder("folder");
+  nacre::testing::WriteRandomCheckpoint(
+      R"({"architectures": ["LlamaForCausalLM"], "hidden_act": "silu",
+          "hidden_size": 256, "num_hidden_layers": 2, "head_dim": 32,
+          "num_attention_heads": 16, "num_key_value_heads": 8,
+          "intermediate_size": 2048, "vocab_size": 104, "eos_token_id": 2,
+          "max_position_embeddings": 200, "rms_norm_eps": 1e-5})",
+      dir);
+  const std::string file = nacre::testing::TestFolder("gguf") + "/m.gguf";
+  nacre::testing::WriteFile(
+      file, nacre::testing::QuantizedGgufOfCheckpoint(dir).Bytes());
+  const auto floats = OnRanks(file, Backend("cpu", "f32"), 1);
+  ASSERT_NE(floats, nullptr);
+  const Values expected = RunSessions(floats.get());
+  for (const int ranks : {1, 2, 4, 8}) {
+    const auto model = OnRanks(file, Backend("cpu", "auto"), ranks);
+    ASSERT_NE(model, nullptr);
+    EXPECT_EQ(RunSessions(model.get()), expected) << ranks << " ranks";
+  }
+  ModelOptions options = Options();
+  MemoryNeeds needs;
+  options.admit = [&needs](const MemoryNeeds& told) {
+    needs = told;
+    return absl::OkStatus();
+  };
+  const auto loaded =
+      TensorParallelModel::Load(file, Backend("cpu", "auto"), 2, options);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(needs.has_widened);
+  EXPECT_GT(needs.num_factors, 0);
+}
+
 TEST(TensorParallelModelTest, ARowHasTheSameBitsInEveryBatch) {
   const std::string dir = nacre::testing::TestFolder("batch");
   nacre::testing::WriteRandomCheckpoint(ConfigJson("LlamaForCausalLM", "int8"),

@@ -181,6 +181,86 @@ TEST(GgufModelTest, ModelsAreThoseOfTheirValues) {
   }
 }
 
+// Logits of all rows of a prompt, then of further rows.
+std::vector<float> LogitsOfRows(LanguageModel* model, int first, int then) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < first + then; ++i) tokens.push_back((i * 7 + 3) % 40);
+  const auto sequence = *model->NewSequence(first + then);
+  const auto all = absl::MakeConstSpan(tokens);
+  std::vector<float> values;
+  for (const auto& rows : {all.first(static_cast<size_t>(first)),
+                           all.last(static_cast<size_t>(then))}) {
+    const SequenceRows batch = {sequence.get(), rows,
+                                static_cast<int>(rows.size())};
+    const auto logits = model->Forward({&batch, 1});
+    EXPECT_TRUE(logits.ok()) << logits.status();
+    values.insert(values.end(), logits->begin(), logits->end());
+  }
+  return values;
+}
+
+void ExpectLogitsOfFloats(const std::string& path) {
+  const auto integers = NamedBackend("cpu"), floats = NamedBackend("cpu_f32");
+  const auto model = LoadModel(path, integers.get(), {1 << 20, {}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto same = LoadModel(path, floats.get(), {1 << 20, {}});
+  ASSERT_TRUE(same.ok()) << same.status();
+  for (const int rows : {1, 2, 3, 5, 7, 12, 33, 64}) {
+    EXPECT_EQ(LogitsOfRows(model->get(), 64, rows),
+              LogitsOfRows(same->get(), 64, rows))
+        << path << ", " << rows << " rows";
+  }
+}
+
+// Bit for bit.
+TEST(GgufModelTest, IntegersGiveTheLogitsOfTheirFloats) {
+  for (const char* kind : kKinds) {
+    ExpectLogitsOfFloats(absl::StrCat(kDir, kind, ".gguf"));
+  }
+}
+
+// So that the blocks are no noise.
+void ExpectNear(const Checkpoint& rounded, const Checkpoint& exact) {
+  for (const std::string& name : exact.Names()) {
+    const std::vector<float> values = ValuesOf(exact, name);
+    const std::vector<float> near = ValuesOf(rounded, name);
+    ASSERT_EQ(near.size(), values.size());
+    const float most = 0.1f * *std::max_element(values.begin(), values.end());
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(near[i], values[i], most) << name << " " << i;
+    }
+  }
+}
+
+// As in files of Q4_K_M, of every family: queries and keys are in Q4_K, values
+// in Q6_K. What is down is F16, for its rows are no blocks.
+TEST(GgufModelTest, MixedTypesGiveTheLogitsOfTheirFloats) {
+  for (const char* architecture : {"LlamaForCausalLM", "MistralForCausalLM",
+                                   "Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
+    for (const bool is_tied : {true, false}) {
+      TinyCheckpoint shape;
+      shape.architecture = architecture;
+      shape.hidden_size = 256;
+      shape.tie_word_embeddings = is_tied;
+      const std::string dir = TinyFolder(shape);
+      const std::string path = dir + "/mixed.gguf";
+      WriteFile(path, nacre::testing::QuantizedGgufOfCheckpoint(dir).Bytes());
+      const auto checkpoint = *Checkpoint::Open(path);
+      const auto groups = [&](const char* name) {
+        return checkpoint
+            ->Describe(absl::StrCat("model.layers.1.", name, ".weight"))
+            ->groups;
+      };
+      EXPECT_EQ(groups("self_attn.q_proj"), groups("self_attn.k_proj"));
+      EXPECT_NE(groups("self_attn.q_proj"), groups("self_attn.v_proj"));
+      EXPECT_NE(groups("self_attn.v_proj"), nullptr);
+      EXPECT_EQ(groups("mlp.down_proj"), nullptr);
+      ExpectNear(*checkpoint, **Checkpoint::Open(dir));
+      ExpectLogitsOfFloats(path);
+    }
+  }
+}
+
 TEST(GgufModelTest, PartsAreOneModel) {
   const std::string first = absl::StrCat(kDir, kFirstPart);
   const auto parts = *Checkpoint::Open(first);
