@@ -5,10 +5,10 @@
 //                [--hidden N] [--vocab N] [--model DIR] [--repetitions N]
 //                [--prompts N] [--rows LIST] [--avx512 on|off] [--json FILE]
 //
-// Without --model, a Llama of random weights of the given size. Times are
-// medians over repetitions, in which the row counts take turns, so that a busy
-// moment of the machine falls on all alike. --avx512 off: as on a CPU without
-// it.
+// Without --model, which may be a GGUF file, a Llama of random weights of the
+// given size. Times are medians over repetitions, in which the row counts take
+// turns, so that a busy moment of the machine falls on all alike. --avx512 off:
+// as on a CPU without it.
 
 #include <algorithm>
 #include <cstdio>
@@ -24,6 +24,7 @@
 #include "hwy/targets.h"
 #include "kernels/backend_factory.h"
 #include "kernels/cpu/coded_weights.h"
+#include "kernels/weight_type.h"
 #include "model/load_model.h"
 #include "tests/benchmarks/machine_limits.h"
 #include "tests/benchmarks/random_llama.h"
@@ -167,7 +168,12 @@ int Main(int argc, char** argv) {
   options.weights = flags.weights;
   const auto backend = ValueOrExit(kernels::CreateBackend(options));
   backend->BindComputeThread();
-  const ModelOptions model_options = {int64_t{1} << 30, {}};
+  ModelOptions model_options = {int64_t{1} << 30, {}};
+  MemoryNeeds needs;
+  model_options.admit = [&needs](const MemoryNeeds& told) {
+    needs = told;
+    return absl::OkStatus();
+  };
   absl::optional<RandomLlama> random;
   std::unique_ptr<LanguageModel> model;
   ModelConfig config;
@@ -182,7 +188,9 @@ int Main(int argc, char** argv) {
     config = ValueOrExit(ReadConfig(flags.model));
   }
   const double weights = MatrixWeights(config);
-  const double bytes = weights * BytesPerWeight(flags);
+  const double bytes = flags.weights == kernels::kAutoWeights
+                           ? static_cast<double>(needs.weights)
+                           : weights * BytesPerWeight(flags);
   std::printf("%s\n%s, weights %s: a step reads %.0f MB\n",
               backend->description().c_str(), model->info().description.c_str(),
               flags.weights.c_str(), bytes * 1e-6);

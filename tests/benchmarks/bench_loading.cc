@@ -4,10 +4,11 @@
 //
 //   bench_loading [--weights LIST] [--cpus LIST] [--shape NAME] [--layers N]
 //                 [--hidden N] [--vocab N] [--model DIR] [--write DIR]
-//                 [--repetitions N] [--json FILE]
+//                 [--gguf TYPE] [--repetitions N] [--json FILE]
 //
 // Without --model, a bf16 Llama of random weights of the given size is written
-// to a temporary folder; with --write to that one, which is all then. --shape
+// to a temporary folder; with --write to that one, which is all then. --gguf
+// q8_0, q4_k or q6_k: a GGUF file of random blocks, model.gguf there. --shape
 // 8b: as Llama 3 8B, 16 GB. A small file is in the system's cache: what is
 // measured is the work, not a disk. Times are medians. Memory is that of the
 // process, less what it had before: what is left after a load, and the peak,
@@ -31,6 +32,7 @@
 #include "kernels/backend_factory.h"
 #include "model/load_model.h"
 #include "tests/benchmarks/machine_limits.h"
+#include "tests/benchmarks/random_gguf.h"
 #include "tests/benchmarks/random_llama.h"
 #include "tests/testing/process_memory.h"
 
@@ -50,6 +52,7 @@ struct Flags {
   std::string shape;
   std::string model;
   std::string write;
+  std::string gguf;
   int repetitions = 3;
   std::string json;
 };
@@ -75,6 +78,8 @@ Flags Parse(int argc, char** argv) {
       flags.model = value;
     } else if (name == "--write") {
       flags.write = value;
+    } else if (name == "--gguf") {
+      flags.gguf = value;
     } else if (name == "--repetitions") {
       flags.repetitions = std::max(1, std::atoi(value));
     } else if (name == "--json") {
@@ -104,22 +109,27 @@ LlamaShape Shape(const Flags& flags) {
   return ShapeOfWidth(flags.hidden, flags.layers, flags.vocab, 512);
 }
 
-// Returns the folder.
-std::string WriteModel(const Flags& flags) {
-  std::string dir = flags.write;
-  if (dir.empty()) {
-    dir = (std::filesystem::temp_directory_path() /
-           absl::StrCat("nacre-bench-loading-", getpid()))
-              .string();
-  }
+std::string FolderOf(const Flags& flags) {
+  if (!flags.write.empty()) return flags.write;
+  return (std::filesystem::temp_directory_path() /
+          absl::StrCat("nacre-bench-loading-", getpid()))
+      .string();
+}
+
+// Into the folder; returns what --model would be.
+std::string WriteModel(const Flags& flags, const std::string& dir) {
   std::filesystem::create_directories(dir);
+  const RandomLlama model(Shape(flags), kernels::DType::kBF16);
+  const bool is_gguf = !flags.gguf.empty();
+  const std::string file = dir + "/model.gguf";
   const absl::Status status =
-      RandomLlama(Shape(flags), kernels::DType::kBF16).Write(dir);
+      is_gguf ? WriteRandomGguf(model.config(), flags.gguf, file)
+              : model.Write(dir);
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
     std::exit(1);
   }
-  return dir;
+  return is_gguf ? file : dir;
 }
 
 // "VmRSS", "VmHWM": bytes of this process.
@@ -130,7 +140,11 @@ double Memory(const char* name) {
 // Counts peaks from now on.
 void ForgetPeak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
+// Of a folder or a GGUF file.
 double BytesOfTensors(const std::string& dir) {
+  if (!std::filesystem::is_directory(dir)) {
+    return static_cast<double>(std::filesystem::file_size(dir));
+  }
   double bytes = 0;
   for (const auto& file : std::filesystem::directory_iterator(dir)) {
     if (file.path().extension() == ".safetensors") {
@@ -142,7 +156,9 @@ double BytesOfTensors(const std::string& dir) {
 
 int Main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
-  const std::string dir = flags.model.empty() ? WriteModel(flags) : flags.model;
+  const std::string written = FolderOf(flags);
+  const std::string dir =
+      flags.model.empty() ? WriteModel(flags, written) : flags.model;
   if (!flags.write.empty()) return 0;
   const double bytes = BytesOfTensors(dir);
   kernels::ThreadPool threads(flags.cpus);
@@ -200,7 +216,7 @@ int Main(int argc, char** argv) {
                              {"resident_bytes", resident},
                              {"peak_bytes", peak}});
   }
-  if (flags.model.empty()) std::filesystem::remove_all(dir);
+  if (flags.model.empty()) std::filesystem::remove_all(written);
   if (!flags.json.empty()) {
     std::FILE* file = std::fopen(flags.json.c_str(), "w");
     if (file == nullptr) {
