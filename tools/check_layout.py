@@ -151,6 +151,7 @@ UNTESTED = {
 # Sources whose behaviour another test of the tree checks, through the interface
 # that users of the folder see: path to that test.
 TESTED_BY = {
+    "worker/process/compute_flags.cc": "tests/worker/process/options_test.cc",
     **{f"chat/{name}.cc": "tests/chat/goldens_test.cc"
        for name in ("attributes", "comparison", "environment", "evaluator",
                     "expression_evaluator", "filters", "format_text",
