@@ -1,10 +1,20 @@
 #!/usr/bin/env bash
-# Runs every GPU test and benchmark of a bundle (scripts/gpu_bundle.sh) within 8
-# minutes.   usage: ./run.sh [--rehearse|--unpack] [--only NAME]... [OUT_DIR]
+# Runs the GPU tests and benchmarks of a bundle (scripts/gpu_bundle.sh).
+#   usage: ./run.sh [--rehearse|--unpack] [--part PART]... [--only NAME]...
+#                   [OUT_DIR]
+#
+# PART, with what it takes at most:
+#   right   tests, and that all methods give the same tokens } together 8 minutes,
+#   fast    benchmarks                                       } and what is run
+#                                                              unless told
+#   models  benchmarks of models of every size and format, 10 minutes
+#   clean   compute-sanitizer, 20 minutes
+#   all     all of these
 #
 # OUT_DIR (default ./results) gets summary.json, a JSON file for each benchmark
-# and log.txt with all output, as it comes. --only: no steps but those with the
-# names, which may be patterns: --only 'bench_*' --only inflate. A step that fails is shown as failed, the others
+# and log.txt with all output, as it comes. --only: of all parts, or those that
+# are named, no steps but those with the names, which may be patterns: --only
+# 'bench_*' --only inflate. A step that fails is shown as failed, the others
 # go on. Exit codes: 0 all passed; 1 a step failed, or there was no time for it;
 # 77 no GPU, or too old a driver: nothing was run.
 #
@@ -14,21 +24,42 @@
 # does first.
 set -uo pipefail
 
-readonly TOTAL_SECONDS=${NACRE_GPU_SECONDS:-465}
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; }
 rehearse=
-only=()
+only=() parts=()
 if [[ "${1:-}" == --rehearse ]]; then
   rehearse=1
   shift
 fi
-while [[ "${1:-}" == --only && $# -gt 1 ]]; do
-  only+=("$2")
+while [[ "${1:-}" == --only || "${1:-}" == --part ]] && (($# > 1)); do
+  if [[ "$1" == --only ]]; then
+    only+=("$2")
+  else
+    case "$2" in
+      right | fast | models | clean) parts+=("$2") ;;
+      all) parts+=(right fast models clean) ;;
+      *)
+        echo "run.sh: no part '$2' (known: right fast models clean all)" >&2
+        exit 1
+        ;;
+    esac
+  fi
   shift 2
 done
+if ((${#parts[@]} == 0)); then
+  parts=(right fast)
+  ((${#only[@]} == 0)) || parts+=(models clean)
+fi
+part() { [[ " ${parts[*]} " == *" $1 "* ]]; }
+seconds=0
+if part right || part fast; then seconds=$((seconds + 465)); fi
+if part models; then seconds=$((seconds + 580)); fi
+if part clean; then seconds=$((seconds + 1200)); fi
+readonly TOTAL_SECONDS=${NACRE_GPU_SECONDS:-$seconds}
 case "${1:-}" in
   --unpack) ;;
   -*)
-    sed -n '2,17s/^# \{0,1\}//p' "$0"
+    usage
     [[ "$1" == --help || "$1" == -h ]]
     exit
     ;;
@@ -69,6 +100,25 @@ record() { # NAME STATE SECONDS NOTE
   names+=("$1") states+=("$2") durations+=("$3") notes+=("${note% }")
   [[ "$2" == failed ]] && failures=$((failures + 1))
   printf '[%3d s] %-22s %-7s %s\n' "$SECONDS" "$1" "$2" "${note% }"
+  summarize running
+}
+
+# So that a run that is stopped from outside leaves what it has.
+summarize() { # STATE
+  local i comma
+  {
+    printf '{\n "state": "%s",\n "seconds": %d,\n "failed": %d,\n' "$1" \
+      "$SECONDS" "$failures"
+    printf ' "commit": "%s",\n "device": %s,\n "steps": [' \
+      "$(sed -n 's/^commit //p' BUILD | plain | tr -d ' ')" "${facts:-null}"
+    for i in "${!names[@]}"; do
+      comma=,
+      ((i == 0)) && comma=
+      printf '%s\n  {"name": "%s", "state": "%s", "seconds": %d, "note": "%s"}' \
+        "$comma" "${names[i]}" "${states[i]}" "${durations[i]}" "${notes[i]}"
+    done
+    printf '\n ]\n}\n'
+  } >"$out/summary.json"
 }
 
 # What of a step's output tells how it went.
@@ -78,8 +128,10 @@ note_of() {
     grep . "$1"; } | tail -n 1
 }
 
+now= # the part that the steps below are of
 wanted() { # NAME
   local pattern
+  part "$now" || return
   for pattern in "${only[@]}"; do
     # shellcheck disable=SC2053  # a pattern
     [[ "$1" == $pattern ]] && return
@@ -161,20 +213,8 @@ export -f gpu_test own_draft
 export work
 
 finish() { # STATE
-  local i comma
-  {
-    printf '{\n "state": "%s",\n "seconds": %d,\n "failed": %d,\n' "$1" \
-      "$SECONDS" "$failures"
-    printf ' "commit": "%s",\n "device": %s,\n "steps": [' \
-      "$(sed -n 's/^commit //p' BUILD | plain | tr -d ' ')" "${facts:-null}"
-    for i in "${!names[@]}"; do
-      comma=,
-      ((i == 0)) && comma=
-      printf '%s\n  {"name": "%s", "state": "%s", "seconds": %d, "note": "%s"}' \
-        "$comma" "${names[i]}" "${states[i]}" "${durations[i]}" "${notes[i]}"
-    done
-    printf '\n ]\n}\n'
-  } >"$out/summary.json"
+  local i
+  summarize "$1"
   if [[ -f "$work/headlines" ]]; then
     echo
     cat "$work/headlines"
@@ -209,22 +249,28 @@ if ((has_device != 0)); then
   facts=null
 fi
 if ((has_device != 0)) && [[ -z "$rehearse" ]]; then
-  while read -r name _; do skip "$name" "no device"; done <tests/list
-  for name in exact-gpu exact-gpu-sampled exact-draft-on-cpu exact-cublas \
-    exact-{eagle,glide,medusa} exact-persistent \
-    bench_gpu bench_gpu_cublas bench_gpu_persistent \
-    bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
-    sanitize-{memcheck,racecheck,initcheck,synccheck} \
-    sanitize-{memcheck,racecheck,synccheck}-attention \
-    sanitize-{memcheck,synccheck}-persistent; do
-    skip "$name" "no device"
-  done
+  none() { # PART NAME...
+    now=$1
+    shift
+    for name; do skip "$name" "no device"; done
+  }
+  mapfile -t tests < <(cut -d ' ' -f 1 tests/list)
+  none right "${tests[@]}" exact-gpu exact-gpu-sampled exact-draft-on-cpu \
+    exact-{eagle,glide,medusa,cublas,persistent}
+  none fast bench_gpu bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
+    bench_gpu_{cublas,persistent}
+  none models bench_gpu_{formats,70B,unfused}
+  none clean sanitize-{memcheck,racecheck,initcheck,synccheck} \
+    sanitize-{memcheck,racecheck,synccheck}-{attention,pairs} \
+    sanitize-{memcheck,synccheck}-persistent
   finish "no device"
   echo "run.sh: there is no GPU to run on: $why" >&2
   exit 77
 fi
 
 # --- Right? ------------------------------------------------------------------
+
+now=right
 
 while read -r name args; do
   limit=75
@@ -272,7 +318,8 @@ fi
 
 # --- Fast? -------------------------------------------------------------------
 
-left=$((TOTAL_SECONDS - SECONDS - 220))
+now=fast
+left=$((465 - SECONDS - 190))
 gpu_step bench_gpu 200 ./bin/bench_gpu --json "$out/bench_gpu.json" \
   --seconds "$((left < 20 ? 20 : left > 170 ? 170 : left))"
 grep -h '^summary:' "$log" >>"$work/headlines"
@@ -298,9 +345,30 @@ fi
 gpu_step bench_cuda_gemm 60 ./bin/bench_cuda_gemm 5 "$out/bench_cuda_gemm.json"
 gpu_step bench_gpu_cublas 60 ./bin/bench_gpu --models 8B --prefill cublas \
   --seconds 45 --json "$out/bench_gpu_cublas.json"
-# Beside 1B of bench_gpu, whose steps are graphs.
-gpu_step bench_gpu_persistent 40 ./bin/bench_gpu --models 1B --persistent \
-  --seconds 25 --json "$out/bench_gpu_persistent.json"
+# Beside 1B of bench_gpu, whose steps are graphs. None as one kernel is a failure.
+persistent() { # JSON COMMAND...
+  local json=$1
+  shift
+  "$@" --json "$json" || return
+  grep -q '"persistent": *[1-9]' "$json" && return
+  echo "nacre: no step was one kernel"
+  return 1
+}
+export -f persistent
+gpu_step bench_gpu_persistent 40 bash -c 'persistent "$@"' _ \
+  "$out/bench_gpu_persistent.json" ./bin/bench_gpu --models 1B --persistent \
+  --seconds 25
+
+# --- Of every size and format ------------------------------------------------
+
+now=models
+models() { # NAME SECONDS MODELS ARGS...
+  gpu_step "$1" "$(($2 + 30))" ./bin/bench_gpu --models "$3" --seconds "$2" \
+    --json "$out/$1.json" "${@:4}"
+}
+models bench_gpu_formats 150 1B:fp8,1B:int8,1B:int4,8B:fp8,8B:int8,8B:int4
+models bench_gpu_70B 200 70B:int4,70B:fp8,70B:int8,70B
+models bench_gpu_unfused 120 1B,8B,70B:fp8 --no-fusion
 
 # --- Clean? ------------------------------------------------------------------
 
@@ -315,20 +383,27 @@ sanitize() { # NAME LIMIT TOOL COMMAND...
     gpu_step "$name" "$limit" "$sanitizer" --tool "$tool" --error-exitcode 1 "$@"
   fi
 }
+now=clean
+# The order of accesses of all threads is the dearest thing to follow: it did not
+# end within 100 seconds on an H200.
 for tool in memcheck racecheck initcheck synccheck; do
-  sanitize "sanitize-$tool" 100 "$tool" ./tests/kernels_cuda_gemm_test --quick
+  limit=100
+  [[ "$tool" == racecheck ]] && limit=400
+  sanitize "sanitize-$tool" "$limit" "$tool" ./tests/kernels_cuda_gemm_test \
+    --quick
 done
-# Warps hand each other most in attention: every shape, in splits and whole, and
-# batches of all sizes.
+# Warps hand each other most in attention (every shape, in splits and whole, and
+# batches of all sizes), and in products that norm, gate and turn.
 attention='*ForEveryShape*:*ALaterRowsNumbers*:*RowsHaveTheSameBits*'
 for tool in memcheck racecheck synccheck; do
   sanitize "sanitize-$tool-attention" 60 "$tool" \
     ./tests/kernels_cuda_attention_test --gtest_filter="$attention"
+  sanitize "sanitize-$tool-pairs" 60 "$tool" ./tests/kernels_cuda_pairs_test \
+    --gtest_filter='*AwkwardShapes*'
 done
-
 # Blocks wait for each other, and barriers have other threads in each phase.
 for tool in memcheck synccheck; do
-  sanitize "sanitize-$tool-persistent" 40 "$tool" \
+  sanitize "sanitize-$tool-persistent" 60 "$tool" \
     ./tests/model_cuda_persistent_test --gtest_filter='*/Small'
 done
 

@@ -118,6 +118,20 @@ else
       s["state"] == "skipped" and s["note"] == "no device"
       for s in j["steps"])'
 
+  # Parts: those that are told, and those of the eight minutes without a word.
+  (cd / && env -i PATH=/usr/bin:/bin "$bundle/run.sh" --part models --part clean \
+    "$folder/parts" >"$folder/said" 2>&1)
+  (($? == 77)) || fail "parts did not end with 77: $(cat "$folder/said")"
+  json_is "$folder/parts/summary.json" '{s["name"].split("_")[0].split("-")[0]
+      for s in j["steps"]} == {"bench", "sanitize"}'
+  json_is "$folder/parts/summary.json" 'not {s["name"] for s in j["steps"]} & {
+      s["name"] for s in eval(open(sys.argv[1].replace(
+          "parts", "results")).read())["steps"]}'
+  "$bundle/run.sh" --part speed "$folder/parts" >"$folder/said" 2>&1
+  (($? == 1)) || fail "a part that there is not: no 1"
+  grep -q "no part 'speed' (known: right fast models clean all)" \
+    "$folder/said" || fail "no word of the parts: $(cat "$folder/said")"
+
   # Its command lines are good, and what fails is told.
   env -i PATH=/usr/bin:/bin HOME=/ "$bundle/run.sh" --rehearse \
     "$folder/rehearsed" >"$folder/said" 2>&1
