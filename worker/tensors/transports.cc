@@ -41,6 +41,13 @@ absl::StatusOr<std::unique_ptr<kernels::NcclApi>> NcclFor(
     return absl::InvalidArgumentError(absl::StrCat(
         "--tensor-transport nccl needs --backend cuda, it is ", backend.kind));
   }
+  // An engine's stream never waits for a peer.
+  if (backend.persistent) {
+    return absl::InvalidArgumentError(
+        "--tensor-transport nccl and --persistent-steps exclude each other: "
+        "such a step needs every multiprocessor, and a transfer that waits for "
+        "its peer keeps one");
+  }
   // One block: the rest of the device is the engine's.
   absl::StatusOr<std::unique_ptr<kernels::NcclApi>> api =
       kernels::OpenNccl({.device = backend.device, .most_blocks = 1});

@@ -85,6 +85,18 @@ TEST(NcclTransport, SaysWhatItLacks) {
                        ::testing::HasSubstr("nccl: NCCL needs a GPU")));
 }
 
+TEST(NcclTransport, IsNotForStepsThatNeedTheWholeDevice) {
+  const TensorTransport* const nccl = *FindTensorTransport("nccl");
+  kernels::BackendOptions backend;
+  backend.kind = "cuda";
+  backend.persistent = true;
+  const absl::Status status = nccl->check(backend);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(status.message()),
+      ::testing::HasSubstr("and --persistent-steps exclude each other"));
+}
+
 TEST(FindTensorTransport, KnowsEachByItsNameAndRefusesOthers) {
   for (const TensorTransport& transport : TensorTransports()) {
     EXPECT_EQ(*FindTensorTransport(transport.name), &transport);
