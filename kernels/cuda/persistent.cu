@@ -80,8 +80,9 @@ __device__ __forceinline__ void Attend(const PhaseRun& run, unsigned number) {
 
 // Not inlined: what products compute of a thread's number would be kept in
 // registers in all other phases, which have none left.
-__device__ __noinline__ void RunProduct(const Phase* phase, PhaseBefore before,
-                                        unsigned number) {
+__device__ __attribute__((noinline)) void RunProduct(const Phase* phase,
+                                                     PhaseBefore before,
+                                                     unsigned number) {
   extern __shared__ uint4 shared[];
   const PhaseRun run = {*phase, before, shared + kPhaseSlots * kPhaseVectors};
   using Here = PhaseBlock<kPersistentThreads>;

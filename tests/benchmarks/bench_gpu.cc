@@ -11,7 +11,8 @@
 // prompts of bf16 models by our kernels, and by cublasLt. --no-graphs,
 // --no-overlap, --no-fusion: as if steps were no CUDA graphs, kernels waited
 // for each other's ends, and none did what another one could do after it.
-// --persistent: steps of one or few rows are one kernel where they can be.
+// --persistent, of bf16 models: steps of one or few rows are one kernel where
+// they can be, not a graph.
 // --tiny: sizes that only show that it runs. --facts: only what device there
 // is. Exit codes: 0; 1 when something failed, or a row had other bits in
 // another batch; 77 where there is no GPU.

@@ -128,6 +128,14 @@ TEST_P(PersistentTest, HasTheBitsOfItsKernels) {
 #endif
 }
 
+// With biases, and outputs that are taken in pairs (kernels/cuda/gemm_pairs.h).
+const nacre::testing::TinyCheckpoint kPairs = {
+    .architecture = "Qwen2ForCausalLM",
+    .intermediate_size = 136,
+    .num_attention_heads = 4,
+    .num_key_value_heads = 2,
+    .head_dim = 16};
+
 #ifdef NACRE_EMULATED_CUDA
 
 using PersistentWaitsTest = PersistentTest;
@@ -168,13 +176,19 @@ TEST_P(PersistentWaitsTest, OneThatIsMissingIsNoticed) {
 // head is the same block's, so that one of the two waits could be missing.
 const Case kWaitCases[] = {
     {.name = "Slices",
-     .checkpoint = {.intermediate_size = 2048, .num_hidden_layers = 1},
+     .checkpoint = {.intermediate_size = 2048},
      .prompt = 130,
      .steps = {1}},
     {.name = "Biases",
      .checkpoint = {.architecture = "Qwen2ForCausalLM"},
      .prompt = 0,
      .steps = {1, 1}},
+    // Products that norm, gate and turn; of 9 rows they do not norm.
+    {.name = "Pairs", .checkpoint = kPairs, .prompt = 130, .steps = {1}},
+    {.name = "PairsOfManyRows",
+     .checkpoint = kPairs,
+     .prompt = 130,
+     .steps = {9}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, PersistentWaitsTest,
@@ -198,7 +212,6 @@ const Case kCases[] = {
     {.name = "Wide",
      .checkpoint = {.hidden_size = 256,
                     .intermediate_size = 520,
-                    .num_hidden_layers = 1,
                     .num_attention_heads = 8,
                     .num_key_value_heads = 2,
                     .head_dim = 128},
@@ -213,6 +226,15 @@ const Case kCases[] = {
     {.name = "Slices",
      .checkpoint = {.hidden_size = 64, .intermediate_size = 2048},
      .steps = {1, 2}},
+    {.name = "Pairs", .checkpoint = kPairs, .steps = {1, 3, 9, 16}},
+    // Products of pairs that have slices; from 5 rows on they do not norm.
+    {.name = "PairsInSlices",
+     .checkpoint = {.hidden_size = 4096,
+                    .intermediate_size = 136,
+                    .num_attention_heads = 2,
+                    .num_key_value_heads = 1,
+                    .head_dim = 64},
+     .steps = {1, 5, 9}},
     // Norms of more than one turn of a block.
     {.name = "LongRows", .checkpoint = {.hidden_size = 1160}, .steps = {1, 2}},
     {.name = "LongerRows",

@@ -60,6 +60,17 @@ class ReadsTest(unittest.TestCase):
                                   "registers": 168, "shared": 0}})
         self.assertEqual(gpu_resources.read_ptxas(PTXAS, "sm_90"), {})
 
+    def test_functions_that_a_kernel_calls_are_its_own(self):
+        called = ("ptxas info    : Function properties for _Z4Mineii\n"
+                  "    8 bytes stack frame, 4 bytes spill stores, "
+                  "12 bytes spill loads\n")
+        self.assertEqual(gpu_resources.read_ptxas(OF_SMALL + called, "sm_90a"),
+                         {"_Z5SmallPf": {"stack": 8, "stores": 4, "loads": 12,
+                                         "registers": 32, "shared": 2048}})
+        self.assertEqual(gpu_resources.find_spills(OF_SMALL + called),
+                         ["Small spills for sm_90a: it stores 4 bytes "
+                          "a thread, and loads 12"])
+
     def test_what_is_missing_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "says nothing of _Z5Small"):
             gpu_resources.read_ptxas(PTXAS.replace("Used 32 registers", "?"),
