@@ -225,7 +225,7 @@ void ExpectNear(const Checkpoint& rounded, const Checkpoint& exact) {
     const std::vector<float> values = ValuesOf(exact, name);
     const std::vector<float> near = ValuesOf(rounded, name);
     ASSERT_EQ(near.size(), values.size());
-    const float most = 0.1f * *std::max_element(values.begin(), values.end());
+    const float most = 0.2f * *std::max_element(values.begin(), values.end());
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_NEAR(near[i], values[i], most) << name << " " << i;
     }
