@@ -6,7 +6,9 @@
 # WORK/RESULTS/table.json. What WORK has is not made or measured again.
 #
 #   scripts/compare_llama_cpp.sh WORK [FLAG...] [CELL...]     first: make build
-#     CELL: SHAPE-WEIGHTS-THREADS   110m or 1.1b; bf16, int8 or int4; 1 or 2
+#     CELL: SHAPE-WEIGHTS-THREADS   110m or 1.1b; bf16, int8, int4, or q8_0 or
+#                                   q4_0, where Nacre reads the same GGUF file;
+#                                   1 or 2
 #           end-to-end              the pair of the quickstart, on two cores
 #     --turns N      of each cell (5); a second call with more adds turns
 #     --no-avx512    neither side may use it; without end-to-end
@@ -22,11 +24,11 @@ cd "$(dirname "$0")/.."
 
 # --- What to run -------------------------------------------------------------
 readonly SDIST=llama-cpp-python==0.3.36
-readonly STEP_CELLS=({110m,1.1b}-{bf16,int8,int4}-{1,2})
+readonly STEP_CELLS=({110m,1.1b}-{bf16,int8,int4,q8_0,q4_0}-{1,2})
 readonly CELLS=("${STEP_CELLS[@]}" end-to-end)
 declare -Ar HIDDEN=([110m]=768 [1.1b]=2048) LAYERS=([110m]=13 [1.1b]=22)
 # Q4_0 has 4.5 bits a weight, as int4; Q8_0 8.5, int8 8.25.
-declare -Ar OF_LLAMA_CPP=([bf16]=bf16 [int8]=q8_0 [int4]=q4_0)
+declare -Ar OF_LLAMA_CPP=([bf16]=bf16 [int8]=q8_0 [int4]=q4_0 [q8_0]=q8_0 [q4_0]=q4_0)
 readonly ROWS=1,2,4,8,16 CONTEXT=128 STEPS=9 PROMPT=512 PROMPTS=3
 readonly PROMPT_FILE=tests/data/gsm8k_100.jsonl ANSWERS=3 TOKENS=64
 readonly DRAFTED=(2 3 5)  # tokens a draft; llama.cpp's default is 3
@@ -212,7 +214,9 @@ make_shape() {  # SHAPE TYPE
 # --- Steps and prompts -------------------------------------------------------
 
 nacre_steps() {  # SHAPE WEIGHTS THREADS OUT
-  "${under[@]}" "$BUILD/bin/bench_decode" --model "$WORK/models/$1" --weights "$2" \
+  local model=$WORK/models/$1 weights=$2
+  [[ $2 != q* ]] || model=$model-$2.gguf weights=auto
+  "${under[@]}" "$BUILD/bin/bench_decode" --model "$model" --weights "$weights" \
     --cpus "${cpus[$3]}" --context "$CONTEXT" --rows "$ROWS" --repetitions "$STEPS" \
     --prompts "$PROMPTS" --avx512 "$avx512" --json "$4.partial" >"$4.log" 2>&1 ||
     die "bench_decode: $(tail -n 3 "$4.log")"

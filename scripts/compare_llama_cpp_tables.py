@@ -19,7 +19,7 @@ import sys
 from pearl_report_tables import load, table
 
 AIM, PROMPT_AIM, END_TO_END_AIM = 1.15, 1.2, 1.4
-SHAPES, WEIGHTS = ("110m", "1.1b"), ("bf16", "bf16a16", "int8", "int4")
+SHAPES, WEIGHTS = ("110m", "1.1b"), ("bf16", "bf16a16", "int8", "int4", "q8_0", "q4_0")
 # What a cell's folder has as Nacre's.
 CELL_OF = {"bf16a16": "bf16"}
 PROMPT = "prompt"

@@ -23,7 +23,8 @@ namespace emulation = kernels::cuda::emulation;
 
 struct Case {
   const char* name;
-  const char* type;  // of weights, keys and values
+  const char* weights;
+  const char* kv;  // type of keys and values
   int intermediate_size;
   int head_dim;
   int prompt;
@@ -41,8 +42,8 @@ class OverlapTest : public ::testing::TestWithParam<Case> {
         dir);
     kernels::BackendOptions options;
     options.kind = "cuda";
-    options.weights = GetParam().type;
-    options.kv_type = GetParam().type;
+    options.weights = GetParam().weights;
+    options.kv_type = GetParam().kv;
     backend_ = *kernels::CreateBackend(options);
     model_ = *LoadModel(dir, backend_.get(), {1 << 20, {}});
   }
@@ -103,10 +104,13 @@ TEST_P(OverlapTest, AWaitThatComesTooLateIsNoticed) {
 // block does. Products of outputs in pairs gate and turn.
 INSTANTIATE_TEST_SUITE_P(
     Cases, OverlapTest,
-    ::testing::Values(Case{"F32", "f32", 100, 10, 130, 8},
-                      Case{"BF16", "bf16", 100, 10, 130, 13},
-                      Case{"Slices", "bf16", 2048, 10, 20, 11},
-                      Case{"Pairs", "bf16", 104, 16, 130, 14}),
+    ::testing::Values(Case{"F32", "f32", "f32", 100, 10, 130, 8},
+                      Case{"BF16", "bf16", "bf16", 100, 10, 130, 13},
+                      Case{"Slices", "bf16", "bf16", 2048, 10, 20, 11},
+                      Case{"Pairs", "bf16", "bf16", 104, 16, 130, 14},
+                      Case{"PairsOfInt8", "int8", "bf16", 104, 16, 130, 14},
+                      Case{"PairsOfInt4", "int4", "bf16", 104, 16, 130, 14},
+                      Case{"PairsOfFp8", "fp8", "bf16", 104, 16, 130, 14}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
