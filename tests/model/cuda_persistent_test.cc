@@ -188,7 +188,8 @@ const Case kWaitCases[] = {
     {.name = "PairsOfManyRows",
      .checkpoint = kPairs,
      .prompt = 130,
-     .steps = {9}},
+     .steps = {9},
+     .multiprocessors = 12},
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, PersistentWaitsTest,
