@@ -28,6 +28,21 @@ absl::StatusOr<const Json*> SequenceField(const Json& object, const char* key,
   return field;
 }
 
+// Components that are no sequences. Of what is malformed any number: it is
+// refused later.
+size_t CountSteps(const Json& json, const char* parts, int depth) {
+  if (!json.is_object()) return 1;
+  const Json* const type = FindField(json, "type");
+  const Json* const inner = FindField(json, parts);
+  if (type == nullptr || *type != "Sequence" || inner == nullptr ||
+      !inner->is_array() || depth >= kMaxSequenceDepth) {
+    return 1;
+  }
+  size_t count = 0;
+  for (const Json& part : *inner) count += CountSteps(part, parts, depth + 1);
+  return count;
+}
+
 absl::Status TakeComponents(const Json& json, const char* parts,
                             const std::string& path, int depth,
                             TakeComponent take) {
@@ -48,6 +63,11 @@ absl::Status TakeComponents(const Json& json, const char* parts,
 
 absl::Status ForEachComponent(const Json& json, const char* parts,
                               const std::string& path, TakeComponent take) {
+  const size_t count = CountSteps(json, parts, 0);
+  if (count > kMaxSteps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has ", count, " steps, the limit is ", kMaxSteps));
+  }
   return TakeComponents(json, parts, path, 0, take);
 }
 

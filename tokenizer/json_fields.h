@@ -18,8 +18,10 @@ namespace nacre::tokenizer {
 
 // Calls `take` for each component of `json` with its type and path, in order.
 // A "Sequence" has an array `parts` of components, sequences among them; these
-// are limited to a depth of kMaxSequenceDepth. Returns the first error.
+// are limited to a depth of kMaxSequenceDepth, and what is no sequence to a
+// number of kMaxSteps: each takes a text further. Returns the first error.
 inline constexpr int kMaxSequenceDepth = 16;
+inline constexpr size_t kMaxSteps = 64;
 absl::Status ForEachComponent(
     const Json& json, const char* parts, const std::string& path,
     absl::FunctionRef<absl::Status(const Json& component,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/json.h"
 #include "tests/tokenizer/goldens.h"
 
@@ -305,6 +306,50 @@ TEST(HuggingFaceTokenizerTest, NamesUnsupportedComponents) {
                       "decoder has type 'WordPiece'");
   ExpectUnimplemented(R"({"post_processor": {"type": "BertProcessing"}})",
                       "post_processor has type 'BertProcessing'");
+}
+
+// `step` so many times in one sequence.
+json StepsOf(const char* step, const char* parts, size_t count) {
+  json sequence = {{"type", "Sequence"}, {parts, json::array()}};
+  for (size_t i = 0; i < count; ++i) {
+    sequence[parts].push_back(json::parse(step));
+  }
+  return sequence;
+}
+
+// A text would go through all of them, words by recursion.
+TEST(HuggingFaceTokenizerTest, SequencesHaveALimit) {
+  struct Kind {
+    const char* field;
+    const char* parts;
+    const char* step;
+  };
+  for (const Kind& kind : std::vector<Kind>{
+           {"normalizer", "normalizers", R"({"type": "NFC"})"},
+           {"pre_tokenizer", "pretokenizers",
+            R"({"type": "Split", "pattern": {"Regex": "a"},
+                "behavior": "Isolated"})"},
+           {"post_processor", "processors", R"({"type": "ByteLevel"})"},
+           {"decoder", "decoders", R"({"type": "Fuse"})"}}) {
+    SCOPED_TRACE(kind.field);
+    json file = SmallFile();
+    file[kind.field] = StepsOf(kind.step, kind.parts, 20'000);
+    EXPECT_EQ(ParseJson(file).status(),
+              absl::InvalidArgumentError(absl::StrCat(
+                  kind.field, " has 20000 steps, the limit is 64")));
+    // Those of nested sequences count together.
+    json nested = StepsOf("{}", kind.parts, 0);
+    nested[kind.parts] = {StepsOf(kind.step, kind.parts, 40),
+                          StepsOf(kind.step, kind.parts, 24)};
+    file[kind.field] = nested;
+    const auto most = ParseJson(file);
+    ASSERT_TRUE(most.ok()) << most.status();
+    EXPECT_TRUE((*most)->Encode(std::string(2000, 'a')).ok());
+    nested[kind.parts].push_back(json::parse(kind.step));
+    file[kind.field] = nested;
+    EXPECT_THAT(std::string(ParseJson(file).status().message()),
+                HasSubstr(" has 65 steps"));
+  }
 }
 
 TEST(HuggingFaceTokenizerTest, DeepNestingIsAnError) {
