@@ -11,9 +11,6 @@
 namespace nacre::tokenizer {
 namespace {
 
-// Longer tokens would make a search at every position slow.
-constexpr size_t kMaxTokenBytes = 4096;
-
 bool TouchesWord(absl::string_view before, absl::string_view after) {
   size_t size;
   return (!before.empty() && IsWordCharacter(DecodeLastUtf8(before))) ||

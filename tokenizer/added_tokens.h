@@ -20,6 +20,9 @@
 
 namespace nacre::tokenizer {
 
+// Longer tokens would make a search at every position slow.
+inline constexpr size_t kMaxTokenBytes = 4096;
+
 // Reads one entry of "added_tokens" or "added_tokens_decoder", without the id.
 absl::StatusOr<AddedToken> ParseAddedToken(const Json& value,
                                            absl::string_view path);

@@ -1,5 +1,6 @@
 #include "tokenizer/decoder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,15 @@ absl::Status Decoder::AddStep(const Json& json, const std::string& type,
     step.kind = Kind::kReplace;
     NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::Parse(json, path));
     NACRE_ASSIGN_OR_RETURN(step.content, StringField(json, "content", path));
+    // Up to here and with this step, of one byte.
+    growth_ *= std::max<size_t>(
+        1,
+        std::min(step.pattern.MostOfByte(step.content.size()), kMaxGrowth + 1));
+    if (growth_ > kMaxGrowth) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " and the steps before it may make ", growth_,
+                       " bytes or more of one, the limit is ", kMaxGrowth));
+    }
   } else if (type == "Strip") {
     NACRE_ASSIGN_OR_RETURN(step, ParseStrip(json, path));
   } else if (type == "Metaspace") {

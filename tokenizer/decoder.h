@@ -8,6 +8,7 @@
 #ifndef TOKENIZER_DECODER_H_
 #define TOKENIZER_DECODER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,7 +37,9 @@ class Decoder {
  public:
   // `json` is the field's value, or nullptr: tokens are then joined with
   // spaces. Knows Sequence, ByteLevel, ByteFallback, Fuse, Replace, Strip,
-  // Metaspace. UNIMPLEMENTED: another type.
+  // Metaspace. UNIMPLEMENTED: another type. INVALID_ARGUMENT: the Replace steps
+  // together may make more than kMaxGrowth bytes of one.
+  static constexpr size_t kMaxGrowth = 64;
   static absl::StatusOr<Decoder> Parse(const Json* json);
 
   // A chain that appends the text to **output, which is set before each call of
@@ -72,6 +75,7 @@ class Decoder {
       const Step& step, std::unique_ptr<DecoderStage> next);
 
   std::vector<Step> steps_;  // Sequences are flattened
+  size_t growth_ = 1;        // the most bytes that they make of one
 };
 
 }  // namespace nacre::tokenizer

@@ -180,6 +180,11 @@ absl::Status HuggingFaceTokenizer::ParseAddedTokens(
     if (token.normalized) {
       NACRE_ASSIGN_OR_RETURN(std::string normalized,
                              normalizer_.Normalize(token.content));
+      if (normalized.size() > kMaxTokenBytes) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            path, " '", CutUtf8(token.content, 64), "' has ", normalized.size(),
+            " bytes when normalized, the limit is ", kMaxTokenBytes));
+      }
       if (normalized != token.content) {
         normalized_pieces_[token.id] = std::move(normalized);
       }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "tokenizer/utf8.h"
 #include "tokenizer/vocabulary.h"
 
 namespace nacre::tokenizer {
@@ -81,9 +82,11 @@ absl::StatusOr<MetaspaceFields> ParseMetaspaceFields(const Json& object,
   MetaspaceFields fields;
   NACRE_ASSIGN_OR_RETURN(fields.replacement,
                          StringField(object, "replacement", path));
-  if (fields.replacement.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ".replacement is empty"));
+  if (fields.replacement.empty() ||
+      ScanUtf8(fields.replacement).size != fields.replacement.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ".replacement '", CutUtf8(fields.replacement, 64), "' of ",
+        fields.replacement.size(), " bytes is not one character"));
   }
   // Older files have add_prefix_space instead.
   NACRE_ASSIGN_OR_RETURN(const bool add_prefix_space,

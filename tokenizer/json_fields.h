@@ -32,7 +32,7 @@ absl::Status ForEachComponent(
 // UNIMPLEMENTED "PATH has type 'X', which is not supported".
 absl::Status UnsupportedType(absl::string_view path, absl::string_view type);
 
-// What stands for spaces (not empty), and when a text gets one in front
+// What stands for spaces (one character), and when a text gets one in front
 // ("always", "first", "never"; not checked).
 struct MetaspaceFields {
   std::string replacement;

@@ -29,10 +29,13 @@ std::string StripSpace(absl::string_view text, bool left, bool right) {
   return std::string(text);
 }
 
+constexpr char kWhat[] = "the normal form";
+
 // Of a form that joins no ASCII character to what is before it.
-void MoveByForm(absl::string_view text,
-                absl::FunctionRef<std::string(absl::string_view)> form,
-                absl::Span<size_t> marks) {
+absl::Status MoveByForm(
+    absl::string_view text,
+    absl::FunctionRef<absl::StatusOr<std::string>(absl::string_view)> form,
+    absl::Span<size_t> marks) {
   size_t done = 0;  // bytes of the text, a beginning by itself
   size_t new_done = 0;
   for (size_t& mark : marks) {
@@ -41,10 +44,15 @@ void MoveByForm(absl::string_view text,
            (static_cast<uint8_t>(text[piece]) & 0x80) != 0) {
       --piece;
     }
-    new_done += form(text.substr(done, piece - done)).size();
+    NACRE_ASSIGN_OR_RETURN(const std::string before,
+                           form(text.substr(done, piece - done)));
+    NACRE_ASSIGN_OR_RETURN(const std::string last,
+                           form(text.substr(piece, mark - piece)));
+    new_done += before.size();
     done = piece;
-    mark = new_done + form(text.substr(piece, mark - piece)).size();
+    mark = new_done + last.size();
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -97,18 +105,21 @@ absl::Status Normalizer::AddStep(const Json& json, const std::string& type,
 
 absl::StatusOr<std::string> Normalizer::Apply(const Step& step,
                                               absl::string_view text,
+                                              const GrowthLimit& limit,
                                               size_t* head) {
   const auto unicode = [&](UnicodeForm form) {
-    *head = NormalizeUnicode(text.substr(0, *head), form).size();
-    return NormalizeUnicode(text, form);
+    *head = NormalizeUnicode(text.substr(0, *head), form, limit.most()).size();
+    return NormalizeUnicode(text, form, limit.most());
   };
   switch (step.kind) {
     case Kind::kPrepend:
       if (text.empty()) return std::string();
+      NACRE_RETURN_IF_ERROR(
+          limit.Check(kWhat, step.content.size() + text.size()));
       if (*head > 0) *head += step.content.size();
       return absl::StrCat(step.content, text);
     case Kind::kReplace:
-      return step.pattern.ReplaceAll(text, step.content, head);
+      return step.pattern.ReplaceAll(text, step.content, &limit, head);
     case Kind::kNfc:
       return unicode({.compatibility = false, .compose = true});
     case Kind::kNfd:
@@ -130,6 +141,7 @@ absl::StatusOr<std::string> Normalizer::Apply(const Step& step,
 }
 
 absl::Status Normalizer::MoveMarks(const Step& step, absl::string_view text,
+                                   const GrowthLimit& limit,
                                    absl::Span<size_t> marks) {
   if (marks.empty()) return absl::OkStatus();
   switch (step.kind) {
@@ -148,10 +160,9 @@ absl::Status Normalizer::MoveMarks(const Step& step, absl::string_view text,
     default: {
       const auto form = [&](absl::string_view piece) {
         size_t unused = 0;
-        return *Apply(step, piece, &unused);
+        return Apply(step, piece, limit, &unused);
       };
-      MoveByForm(text, form, marks);
-      return absl::OkStatus();
+      return MoveByForm(text, form, marks);
     }
   }
 }
@@ -169,16 +180,13 @@ absl::StatusOr<std::string> Normalizer::Normalize(
       ++*length;
     }
   };
+  const GrowthLimit limit(text.size());
   for (const Step& step : steps_) {
-    NACRE_RETURN_IF_ERROR(MoveMarks(step, result, marks));
-    NACRE_ASSIGN_OR_RETURN(result, Apply(step, result, head));
+    NACRE_RETURN_IF_ERROR(MoveMarks(step, result, limit, marks));
+    NACRE_ASSIGN_OR_RETURN(result, Apply(step, result, limit, head));
+    NACRE_RETURN_IF_ERROR(limit.Check(kWhat, result.size()));
     to_character(head);
     for (size_t& mark : marks) to_character(&mark);
-    if (result.size() > kMaxNormalizedBytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the normalized text has ", result.size(),
-                       " bytes, the limit is ", kMaxNormalizedBytes));
-    }
   }
   return result;
 }

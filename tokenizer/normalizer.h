@@ -9,13 +9,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tokenizer/growth_limit.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/pattern.h"
 
 namespace nacre::tokenizer {
-
-// Replacements that make a text longer than this are refused.
-inline constexpr size_t kMaxNormalizedBytes = size_t{1} << 30;
 
 class Normalizer {
  public:
@@ -28,7 +26,8 @@ class Normalizer {
   bool empty() const { return steps_.empty(); }
 
   // Normalizes valid UTF-8. Errors: Regex::ForEachMatch's, and
-  // RESOURCE_EXHAUSTED: the result is longer than kMaxNormalizedBytes.
+  // RESOURCE_EXHAUSTED: a step makes more of the text than growth_limit.h
+  // says, and ends there.
   // *head, how many bytes of `text` stem from the first character of the whole
   // input, becomes so many of the result's.
   // Each of `marks`, the lengths of beginnings of `text` in rising order, at
@@ -60,8 +59,10 @@ class Normalizer {
                        const std::string& path);
   static absl::StatusOr<std::string> Apply(const Step& step,
                                            absl::string_view text,
+                                           const GrowthLimit& limit,
                                            size_t* head);
   static absl::Status MoveMarks(const Step& step, absl::string_view text,
+                                const GrowthLimit& limit,
                                 absl::Span<size_t> marks);
 
   std::vector<Step> steps_;  // Sequences are flattened

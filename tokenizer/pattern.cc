@@ -48,6 +48,7 @@ absl::Status Pattern::ForEachMatch(absl::string_view text,
 
 absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
                                                 absl::string_view content,
+                                                const GrowthLimit* limit,
                                                 size_t* head) const {
   std::string result;
   size_t done = 0;
@@ -55,6 +56,10 @@ absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
   size_t new_head = 0;
   NACRE_RETURN_IF_ERROR(ForEachMatch(text, [&](const TextRange& match) {
     absl::StrAppend(&result, text.substr(done, match.begin - done));
+    if (limit != nullptr) {
+      NACRE_RETURN_IF_ERROR(
+          limit->Check("the normal form", result.size() + content.size()));
+    }
     if (done < old_head) {
       new_head =
           result.size() - (match.begin - std::min(match.begin, old_head));
@@ -68,6 +73,12 @@ absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
   absl::StrAppend(&result, text.substr(done));
   if (head != nullptr) *head = new_head;
   return result;
+}
+
+size_t Pattern::MostOfByte(size_t size) const {
+  // Of nothing, in front of each byte.
+  if (regex_) return size + 1;
+  return literal_.empty() ? 1 : (size + literal_.size() - 1) / literal_.size();
 }
 
 absl::Status Pattern::MoveMarks(absl::string_view text, size_t size,

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tokenizer/growth_limit.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/regex.h"
 
@@ -27,12 +28,16 @@ class Pattern {
 
   // `text` with every match replaced by `content`, taken literally. *head, the
   // length of a beginning of `text`, becomes what replaces that beginning; a
-  // match that reaches beyond it counts as what follows.
+  // match that reaches beyond it counts as what follows. RESOURCE_EXHAUSTED as
+  // soon as the result is over `limit`; null: it may be any.
   absl::StatusOr<std::string> ReplaceAll(absl::string_view text,
                                          absl::string_view content,
+                                         const GrowthLimit* limit = nullptr,
                                          size_t* head = nullptr) const;
-  // The same for any number of beginnings, their lengths in rising order.
-  // `size`: of what replaces a match.
+  // The most bytes that ReplaceAll with a content of `size` makes of one.
+  size_t MostOfByte(size_t size) const;
+  // The head of ReplaceAll for any number of beginnings, their lengths in
+  // rising order. `size`: of what replaces a match.
   absl::Status MoveMarks(absl::string_view text, size_t size,
                          absl::Span<size_t> marks) const;
 

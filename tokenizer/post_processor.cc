@@ -89,6 +89,11 @@ absl::Status PostProcessor::AddTemplate(const Json& json,
                            StringField(*special, "id", item_path));
     NACRE_RETURN_IF_ERROR(
         AppendSpecialToken(json, path, name, texts == 0 ? &before : &after));
+    if (const size_t added = before.size() + after.size(); added > kMaxAdded) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ".single adds ", added,
+                       " tokens or more, the limit is ", kMaxAdded));
+    }
   }
   if (texts != 1) {
     return absl::UnimplementedError(

@@ -22,7 +22,8 @@ struct PostProcessor {
   // `json` is the field's value, or nullptr. Knows Sequence, TemplateProcessing
   // (its "single" template) and ByteLevel, which adds nothing. UNIMPLEMENTED:
   // another type, a second template, or one that does not hold the text
-  // exactly once.
+  // exactly once. INVALID_ARGUMENT: it adds more than kMaxAdded ids.
+  static constexpr size_t kMaxAdded = 1024;
   static absl::StatusOr<PostProcessor> Parse(const Json* json);
 
  private:

@@ -174,11 +174,23 @@ absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
 
 // Depth first: a word is done before the next one is cut off. So a text that is
 // too long is not cut to its end.
-absl::Status PreTokenizer::ApplyFrom(size_t index, Word word,
-                                     TakeWord take) const {
+absl::Status PreTokenizer::ApplyFrom(size_t index, const GrowthLimit& limit,
+                                     Word word, TakeWord take) const {
+  // A step makes a few times the bytes at most: it may end.
+  NACRE_RETURN_IF_ERROR(limit.Check("a word", word.text.size()));
   if (index == steps_.size()) return take(std::move(word));
   return ApplyStep(steps_[index], std::move(word), [&](Word part) {
-    return ApplyFrom(index + 1, std::move(part), take);
+    return ApplyFrom(index + 1, limit, std::move(part), take);
+  });
+}
+
+absl::Status PreTokenizer::Apply(Word word, TakeWord take) const {
+  const GrowthLimit limit(word.text.size());
+  size_t bytes = 0;
+  return ApplyFrom(0, limit, std::move(word), [&](Word part) {
+    bytes += part.text.size();
+    NACRE_RETURN_IF_ERROR(limit.Check("the words", bytes));
+    return take(std::move(part));
   });
 }
 

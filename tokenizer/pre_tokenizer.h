@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tokenizer/growth_limit.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/pattern.h"
 
@@ -45,11 +46,10 @@ class PreTokenizer {
   static absl::StatusOr<PreTokenizer> Parse(const Json* json);
 
   // Cuts `word`, non-empty valid UTF-8, and gives `take` the parts one by one,
-  // in order. Errors: Regex::ForEachMatch's, and the first of `take`.
+  // in order. Errors: Regex::ForEachMatch's, the first of `take`, and
+  // RESOURCE_EXHAUSTED: there is more of them than growth_limit.h says.
   using TakeWord = absl::FunctionRef<absl::Status(Word word)>;
-  absl::Status Apply(Word word, TakeWord take) const {
-    return ApplyFrom(0, std::move(word), take);
-  }
+  absl::Status Apply(Word word, TakeWord take) const;
 
  private:
   enum class Prepend { kNever, kFirst, kAlways };
@@ -74,7 +74,8 @@ class PreTokenizer {
   static absl::StatusOr<Step> ParseMetaspace(const Json& json,
                                              const std::string& path);
   // The steps from `index` on.
-  absl::Status ApplyFrom(size_t index, Word word, TakeWord take) const;
+  absl::Status ApplyFrom(size_t index, const GrowthLimit& limit, Word word,
+                         TakeWord take) const;
   static absl::Status ApplyStep(const Step& step, Word word, TakeWord take);
 
   std::vector<Step> steps_;  // Sequences are flattened

@@ -6,6 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "tokenizer/growth_limit.h"
 #include "tokenizer/utf8.h"
 
 namespace nacre::tokenizer {
@@ -49,6 +51,16 @@ absl::StatusOr<SentencePieceNormalizer> SentencePieceNormalizer::Create(
     if (outputs.back() != '\0') {
       return absl::DataLossError(
           "normalizer_spec.precompiled_charsmap does not end in a NUL byte");
+    }
+    // Each time that a rule applies its text is read.
+    for (size_t begin = 0; begin < outputs.size();) {
+      const size_t size = outputs.find('\0', begin) - begin;
+      if (size > kMaxRuleBytes) {
+        return absl::DataLossError(
+            absl::StrCat("normalizer_spec.precompiled_charsmap has a text of ",
+                         size, " bytes, the limit is ", kMaxRuleBytes));
+      }
+      begin += size + 1;
     }
     for (size_t i = 0; i < trie_bytes; i += 4) {
       normalizer.units_.push_back(LittleEndian32(charsmap.substr(4 + i, 4)));
@@ -97,9 +109,10 @@ SentencePieceNormalizer::Step SentencePieceNormalizer::NormalizePrefix(
   return {text.substr(0, prefix.size), prefix.size};
 }
 
-std::string SentencePieceNormalizer::Normalize(absl::string_view text,
-                                               const PrefixTrie& user_defined,
-                                               bool allow_dummy_prefix) const {
+absl::StatusOr<std::string> SentencePieceNormalizer::Normalize(
+    absl::string_view text, const PrefixTrie& user_defined,
+    bool allow_dummy_prefix) const {
+  const GrowthLimit limit(text.size());
   std::string result;
   const absl::string_view space = spec_.escape_whitespaces ? kSpaceSymbol : " ";
   const bool trim = spec_.remove_extra_whitespaces;
@@ -132,6 +145,7 @@ std::string SentencePieceNormalizer::Normalize(absl::string_view text,
         result.push_back(c);
       }
     }
+    NACRE_RETURN_IF_ERROR(limit.Check("the normal form", result.size()));
     after_space = trim && absl::EndsWith(output, " ");
   }
   if (trim) {

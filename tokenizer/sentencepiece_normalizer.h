@@ -21,15 +21,19 @@ inline constexpr absl::string_view kSpaceSymbol = "\xE2\x96\x81";
 
 class SentencePieceNormalizer {
  public:
-  // DATA_LOSS: precompiled_charsmap is not a trie followed by its texts.
+  // DATA_LOSS: precompiled_charsmap is not a trie followed by its texts, of
+  // kMaxRuleBytes each.
+  static constexpr size_t kMaxRuleBytes = 1024;
   static absl::StatusOr<SentencePieceNormalizer> Create(
       SentencePieceNormalization spec);
 
   // Normalizes `text`, each invalid byte as U+FFFD. Keys of `user_defined` are
   // kept as they are. The dummy prefix is added when the model asks for it and
-  // `allow_dummy_prefix`.
-  std::string Normalize(absl::string_view text, const PrefixTrie& user_defined,
-                        bool allow_dummy_prefix) const;
+  // `allow_dummy_prefix`. RESOURCE_EXHAUSTED: more would come of it than
+  // growth_limit.h says.
+  absl::StatusOr<std::string> Normalize(absl::string_view text,
+                                        const PrefixTrie& user_defined,
+                                        bool allow_dummy_prefix) const;
 
  private:
   struct Step {

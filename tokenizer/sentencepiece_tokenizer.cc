@@ -331,11 +331,12 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
       continue;
     }
     const bool dummy_prefix = legacy_ || segment.begin == 0;
-    NACRE_RETURN_IF_ERROR(EncodeNormalized(
+    NACRE_ASSIGN_OR_RETURN(
+        const std::string normalized,
         normalizer_.Normalize(
             text.substr(segment.begin, segment.end - segment.begin),
-            user_defined_, dummy_prefix),
-        &ids));
+            user_defined_, dummy_prefix));
+    NACRE_RETURN_IF_ERROR(EncodeNormalized(normalized, &ids));
   }
   if (options.add_special_tokens && add_eos_) {
     NACRE_RETURN_IF_ERROR(ids.Add(*eos_id_));

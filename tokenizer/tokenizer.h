@@ -56,7 +56,8 @@ class Tokenizer {
   // Invalid UTF-8: a SentencePiece model reads each bad byte as U+FFFD, as the
   // library does; a tokenizer.json gives INVALID_ARGUMENT with the offset.
   // INVALID_ARGUMENT: text over kMaxTextBytes. RESOURCE_EXHAUSTED: a pattern of
-  // the file backtracks too much on this text. OUT_OF_RANGE: the text has more
+  // the file backtracks too much on this text, or its steps make more of it
+  // than growth_limit.h says. OUT_OF_RANGE: the text has more
   // ids than `options.max_ids`. It takes the time and memory of a text of so
   // many, and what reading and normalizing all of it takes.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(

@@ -45,8 +45,9 @@ bool IsAscii(absl::string_view text) {
                      [](char c) { return (c & 0x80) == 0; });
 }
 
-// Appends the form of `text` to *result.
-void NormalizeRun(absl::string_view text, UnicodeForm form,
+// Appends the form of `text` to *result. Of more than `most` characters it is
+// not put in order and not composed, and has no more than that takes.
+void NormalizeRun(absl::string_view text, UnicodeForm form, size_t most,
                   std::string* result) {
   if (text.empty()) return;
   const int options = UTF8PROC_STABLE |
@@ -54,7 +55,7 @@ void NormalizeRun(absl::string_view text, UnicodeForm form,
                       (form.compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
   std::vector<CodePoint> code_points;
   code_points.reserve(text.size());
-  for (size_t offset = 0; offset < text.size();) {
+  for (size_t offset = 0; offset < text.size() && code_points.size() <= most;) {
     size_t size;
     const CodePoint code_point =
         static_cast<CodePoint>(DecodeUtf8(text.substr(offset), &size));
@@ -68,8 +69,9 @@ void NormalizeRun(absl::string_view text, UnicodeForm form,
     NACRE_CHECK(count >= 0 && count <= 32, "decomposition does not fit");
     code_points.insert(code_points.end(), buffer, buffer + count);
   }
-  OrderMarks(code_points);
-  if (form.compose) {
+  const bool is_too_long = code_points.size() > most;
+  if (!is_too_long) OrderMarks(code_points);
+  if (form.compose && !is_too_long) {
     const utf8proc_ssize_t count = utf8proc_normalize_utf32(
         code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()),
         static_cast<utf8proc_option_t>(options));
@@ -83,22 +85,25 @@ void NormalizeRun(absl::string_view text, UnicodeForm form,
 
 }  // namespace
 
-std::string NormalizeUnicode(absl::string_view text, UnicodeForm form) {
+std::string NormalizeUnicode(absl::string_view text, UnicodeForm form,
+                             size_t most) {
   if (IsAscii(text)) return std::string(text);
   std::string result;
   result.reserve(text.size());
   // Inert characters stand between what is normalized.
   size_t begin = 0;
-  for (size_t offset = 0; offset < text.size();) {
+  for (size_t offset = 0; offset < text.size() && result.size() <= most;) {
     size_t size;
     if (IsInert(DecodeUtf8(text.substr(offset), &size))) {
-      NormalizeRun(text.substr(begin, offset - begin), form, &result);
+      NormalizeRun(text.substr(begin, offset - begin), form, most, &result);
       result.append(text.data() + offset, size);
       begin = offset + size;
     }
     offset += size;
   }
-  NormalizeRun(text.substr(begin), form, &result);
+  if (result.size() <= most) {
+    NormalizeRun(text.substr(begin), form, most, &result);
+  }
   return result;
 }
 

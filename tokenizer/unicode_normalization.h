@@ -5,6 +5,8 @@
 #ifndef TOKENIZER_UNICODE_NORMALIZATION_H_
 #define TOKENIZER_UNICODE_NORMALIZATION_H_
 
+#include <cstddef>
+#include <limits>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -16,8 +18,11 @@ struct UnicodeForm {
   bool compose;        // NFC, NFKC
 };
 
-// `text` must be valid UTF-8. O(n log n) whatever the text.
-std::string NormalizeUnicode(absl::string_view text, UnicodeForm form);
+// `text` must be valid UTF-8. O(n log n) whatever the text. Ends early where
+// more than `most` bytes would come: the result is then longer than that, and
+// not in the form.
+std::string NormalizeUnicode(absl::string_view text, UnicodeForm form,
+                             size_t most = std::numeric_limits<size_t>::max());
 
 // Lower case of each character by itself (no final-sigma rule).
 std::string LowercaseUnicode(absl::string_view text);

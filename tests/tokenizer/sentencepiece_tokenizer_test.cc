@@ -289,6 +289,40 @@ TEST(SentencePieceTokenizerTest, RefusesUnsupportedAndInconsistentModels) {
       Code::kDataLoss, "does not end in a NUL");
 }
 
+// A character map that makes `output` of each "a".
+std::string MapOfA(const std::string& output) {
+  std::vector<uint32_t> units('a' + 1, 0);
+  units['a'] = 'a' | 1u << 8 | 1u << 10;  // it has a value: at 'a' ^ 1
+  std::string map;
+  const auto add = [&](uint32_t value) {
+    for (int shift = 0; shift < 32; shift += 8) {
+      map.push_back(static_cast<char>(value >> shift & 0xFF));
+    }
+  };
+  add(static_cast<uint32_t>(4 * units.size()));
+  for (const uint32_t unit : units) add(unit);
+  return map + output + std::string(1, '\0');
+}
+
+TEST(SentencePieceTokenizerTest, ACharacterMapMakesOnlySoMuchOfAText) {
+  const auto with_map = [](const std::string& output) {
+    return SmallModel() + BytesField(3, BytesField(2, MapOfA(output)));
+  };
+  const auto tokenizer =
+      ParseSentencePieceTokenizer(with_map(std::string(1024, 'b')));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_TRUE((*tokenizer)->Encode("aaa").ok());
+  const absl::Status status =
+      (*tokenizer)->Encode(std::string(1000, 'a')).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "the normal form of a text of 1000 bytes has 20483 bytes or more, "
+            "the limit is 20096");
+  ExpectParseError(with_map(std::string(1025, ' ')),
+                   absl::StatusCode::kDataLoss,
+                   "a text of 1025 bytes, the limit is 1024");
+}
+
 TEST(SentencePieceTokenizerTest, HostileCharacterMapStaysInBounds) {
   // Units of all ones point far outside the array.
   const std::string map = std::string("\x10\0\0\0", 4) +
