@@ -1,6 +1,7 @@
 // Bytes to both tokenizer readers, the config reader and the translator of
-// patterns; what parses then encodes and decodes a short text. The first byte
-// chooses the reader.
+// patterns; what parses then encodes and decodes a short text, and encodes
+// longer ones: what a file makes of them takes too long, or too much memory, if
+// it has no limit. The first byte chooses the reader.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +25,26 @@ using nacre::tokenizer::Tokenizer;
 constexpr char kText[] =
     "Hello <s>world</s>  123\n\t\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x98\x80 a\xCC\x81";
 
+// One character, many words, and what normalization makes most of.
+const std::vector<std::string>& LongTexts() {
+  static const std::vector<std::string>* const texts = [] {
+    auto* result = new std::vector<std::string>(4);
+    while ((*result)[0].size() < 4000) {
+      (*result)[0] += "a";
+      (*result)[1] += "a b";
+      (*result)[2] += "\xEF\xB7\xBA";  // U+FDFA
+      (*result)[3] += kText;
+    }
+    return result;
+  }();
+  return *texts;
+}
+
 void UseTokenizer(const Tokenizer& tokenizer) {
+  for (const std::string& text : LongTexts()) {
+    const auto ids = tokenizer.Encode(text, {.max_ids = 100'000});
+    NACRE_CHECK(!ids.ok() || ids->size() <= 100'000, "more ids than asked for");
+  }
   for (const bool special : {false, true}) {
     const auto ids = tokenizer.Encode(kText, {.add_special_tokens = special,
                                               .parse_special_tokens = special});
