@@ -138,9 +138,15 @@ ExpectedTensors ExpectedTensors::OutsideLayers(const ModelConfig& config) {
   result.AddWithBias(TensorRole::kFinalNorm, TensorRole::kFinalNormBias,
                      config.norms.is_layer_norm, names.final_norm, {hidden});
   if (!config.tie_word_embeddings) {
-    result.Add(TensorRole::kHead, names.head, {vocab, hidden});
+    result.tensors_.push_back(UntiedHead(config));
   }
   return result;
+}
+
+ExpectedTensor ExpectedTensors::UntiedHead(const ModelConfig& config) {
+  return {TensorRole::kHead,
+          absl::StrCat(NamesOf(config).head, ".weight"),
+          {config.vocab_size, config.hidden_size}};
 }
 
 bool ExpectedTensors::Has(TensorRole role) const {

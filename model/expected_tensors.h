@@ -68,6 +68,8 @@ class ExpectedTensors {
   // Of what is in no layer: the embedding, learned positions, the last norm,
   // and the head unless it is tied to the embedding.
   static ExpectedTensors OutsideLayers(const ModelConfig& config);
+  // The head, also where it is tied: what it would be.
+  static ExpectedTensor UntiedHead(const ModelConfig& config);
 
   // Fatal where the model has none.
   const ExpectedTensor& operator[](TensorRole role) const;

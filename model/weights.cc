@@ -24,6 +24,7 @@
 #include "model/prompt_weights.h"
 #include "model/qkv_rows.h"
 #include "model/quantized/quantized_weights.h"
+#include "model/tied_head.h"
 
 namespace nacre::model {
 namespace {
@@ -42,6 +43,8 @@ class Loader {
         backend_(backend),
         shard_(shard),
         weights_(weights) {}
+
+  const Checkpoint& checkpoint() const { return checkpoint_; }
 
   // Of a matrix: whether all of it is wanted at `data`, or its rows as they are
   // packed.
@@ -465,6 +468,7 @@ absl::Status LoadEmbedding(const ModelConfig& config,
 absl::Status LoadHead(const ModelConfig& config, const ExpectedTensors& outside,
                       Loader* loader, Weights* weights) {
   if (config.tie_word_embeddings) {
+    NACRE_RETURN_IF_ERROR(CheckTiedHead(loader->checkpoint(), config));
     const ExpectedTensor& table = outside[TensorRole::kEmbedding];
     NACRE_ASSIGN_OR_RETURN(const HostMatrix tied,
                            loader->Read(table, Loader::Form::kRows));
