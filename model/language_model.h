@@ -40,11 +40,11 @@ struct ModelInfo {
   int even_positions = 0;  // before a row that cost what its products do, or 0
   std::vector<int32_t> eos_token_ids;
   std::string fingerprint;  // SHA-256, hex: config.json and all weights
-  // Of a draft that reads its target: whose; empty: it does not know.
-  std::string target_fingerprint = {};
-  std::string numerics_id;  // backend, types, kernel version
+  std::string target_fingerprint = {};  // that a draft reads; empty: unknown
+  std::string numerics_id;              // backend, types, kernel version
   std::string description;  // one line: family, parameters, bytes, KV capacity
   int64_t kv_capacity_tokens = 0;
+  std::string unread = {};  // UnreadTensors of its checkpoint, for people
 };
 
 // What a sequence has taken over.

@@ -13,6 +13,7 @@
 #include "model/config_fields.h"
 #include "model/even_positions.h"
 #include "model/prompt_weights.h"
+#include "model/unread_tensors.h"
 
 namespace nacre::model {
 namespace {
@@ -208,6 +209,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
                     model->target_->shape().num_layers, " layers");
   }
   info.kv_capacity_tokens = model->kv_pool_->capacity_tokens();
+  info.unread = UnreadTensors(*checkpoint, whole);
   return model;
 }
 

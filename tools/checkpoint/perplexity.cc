@@ -94,6 +94,9 @@ absl::StatusOr<PerplexityResult> MeasurePerplexity(
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<model::LanguageModel> model,
       model::LoadModel(options.model_dir, backend.get(), model_options));
+  if (options.warn && !model->info().unread.empty()) {
+    options.warn(model->info().unread);
+  }
   const size_t context =
       std::min(static_cast<size_t>(model->info().context_length),
                static_cast<size_t>(model->info().kv_capacity_tokens));

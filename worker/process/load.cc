@@ -405,7 +405,9 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
     loaded.paced = paced.get();
     loaded.model = std::move(paced);
   }
-  spdlog::info("model: {}", loaded.model->info().description);
+  const model::ModelInfo& info = loaded.model->info();
+  spdlog::info("model: {}", info.description);
+  if (!info.unread.empty()) spdlog::warn("model: {}", info.unread);
   return loaded;
 }
 

@@ -1,6 +1,7 @@
 #include "tools/checkpoint/perplexity.h"
 
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "model/load_model.h"
 #include "model/model_backend.h"
+#include "tests/model/with_tensors.h"
 #include "tests/testing/tiny_checkpoint.h"
 #include "tokenizer/tokenizer.h"
 
@@ -139,6 +141,21 @@ TEST(PerplexityTest, AModelThatDoesNotFitIsNotLoaded) {
   EXPECT_TRUE(MeasurePerplexity(options).ok());
   EXPECT_GT(stages, 0);
   EXPECT_THAT(warning, HasSubstr("102400 are available (the machine)"));
+}
+
+TEST(PerplexityTest, WarnsOfTensorsThatNothingReads) {
+  PerplexityOptions options;
+  options.model_dir = nacre::testing::TestFolder("draft");
+  std::filesystem::copy(NACRE_MODELS "/draft", options.model_dir);
+  model::AddTensors(options.model_dir, {{"model.layers.0.mlp.down_proj.bias",
+                                         {kernels::DType::kF32, {8}, ""}}});
+  options.texts = {"a b"};
+  std::string warning;
+  options.warn = [&](absl::string_view text) { warning = std::string(text); };
+  EXPECT_TRUE(MeasurePerplexity(options).ok());
+  EXPECT_EQ(warning,
+            "1 tensor of the checkpoint that the config has no use for: "
+            "model.layers.0.mlp.down_proj.bias");
 }
 
 TEST(ParseTextsTest, ReadsTextOrPrompt) {

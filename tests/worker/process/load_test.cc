@@ -19,6 +19,7 @@
 #include "model/mapped_model.h"
 #include "model/memory_needs.h"
 #include "model/model_backend.h"
+#include "tests/model/with_tensors.h"
 #include "tests/testing/renumbered_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -163,6 +164,28 @@ TEST(LoadTest, SplitsAModelAmongRanks) {
       std::string(
           LoadForWorker(options, wire::WorkerRole::kTarget).status().message()),
       HasSubstr("num_attention_heads is 4, which 8 ranks"));
+}
+
+TEST(LoadTest, WarnsOfTensorsThatNothingReads) {
+  const std::string dir = TestFolder("draft");
+  std::filesystem::copy(NACRE_MODELS "/draft", dir);
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const auto load = [&] {
+    return LoadForWorker(OptionsFor(dir), wire::WorkerRole::kTarget).status();
+  };
+  EXPECT_EQ(load(), absl::OkStatus());
+  const std::string whole = log.str();
+  model::AddTensors(dir, {{"lm_head.bias", {kernels::DType::kF32, {8}, ""}}});
+  EXPECT_EQ(load(), absl::OkStatus());
+  spdlog::set_default_logger(before);
+  EXPECT_THAT(whole, ::testing::Not(HasSubstr("no use for")));
+  EXPECT_THAT(log.str(),
+              HasSubstr("[warning] model: 1 tensor of the checkpoint "
+                        "that the config has no use for: "
+                        "lm_head.bias"));
 }
 
 TEST(LoadTest, SaysWhatIsMissing) {
