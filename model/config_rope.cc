@@ -29,8 +29,9 @@ absl::StatusOr<Type> ReadRopeType(const Json& rope) {
       {"yarn", Type::kYarn},       {"longrope", Type::kLongRope},
       {"su", Type::kLongRope},
   };
-  const char* field = IsAbsent(rope, "rope_type") ? "type" : "rope_type";
-  if (IsAbsent(rope, field)) return Type::kDefault;
+  // A null counts: Hugging Face fails at it.
+  const char* field = rope.contains("rope_type") ? "rope_type" : "type";
+  if (!rope.contains(field)) return Type::kDefault;
   for (const Named& named : kTypes) {
     if (rope[field] == named.name) return named.type;
   }
@@ -244,7 +245,7 @@ absl::Status ReadLocal(const Json& rope, ModelConfig* config) {
                  kMaxRopeNumber));
   NACRE_ASSIGN_OR_RETURN(const Type type, ReadRopeType(rope));
   if (type == Type::kDefault) return absl::OkStatus();
-  const char* const field = IsAbsent(rope, "rope_type") ? "type" : "rope_type";
+  const char* const field = rope.contains("rope_type") ? "rope_type" : "type";
   return absl::UnimplementedError(
       absl::StrCat("rope type ", ShownJson(rope[field]),
                    " of sliding_attention is not supported; supported: "

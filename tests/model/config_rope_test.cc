@@ -100,6 +100,24 @@ TEST(ConfigRopeTest, AWindowLimitsAStretchedContext) {
   EXPECT_EQ(ParseConfig(config.dump())->window(0), 4096);
 }
 
+// transformers fails at it: no rope type is named so.
+TEST(ConfigRopeTest, ATypeThatIsNullIsRefused) {
+  for (const char* field : {"type", "rope_type"}) {
+    json config = MinimalConfig();
+    config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+    ASSERT_TRUE(ParseConfig(config.dump()).ok());
+    config["rope_scaling"][field] = nullptr;
+    const absl::Status status = ParseConfig(config.dump()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << field;
+    EXPECT_THAT(status.ToString(), HasSubstr("rope type null is not"));
+  }
+  // The newer name goes first.
+  json config = MinimalConfig();
+  config["rope_scaling"] = {
+      {"rope_type", "linear"}, {"type", nullptr}, {"factor", 2.0}};
+  EXPECT_TRUE(ParseConfig(config.dump()).ok());
+}
+
 TEST(ConfigRopeTest, YarnTakesZeroForAbsent) {
   json config = MinimalConfig();
   json& rope = config["rope_scaling"];
