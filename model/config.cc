@@ -46,9 +46,15 @@ absl::StatusOr<const Family*> ReadFamily(const Json& json) {
   const Json& name = (*architectures)[0];
   const Family* const family = FindFamily(name.get<std::string>());
   if (family != nullptr) return family;
+  // Whose weights have other names, in a config that holds the text's.
+  const char* const hint =
+      name == "Gemma3ForConditionalGeneration"
+          ? "; of Gemma 3 the text part alone is read, as Gemma3ForCausalLM "
+            "(transformers saves it: docs/models.md)"
+          : "";
   return absl::UnimplementedError(
-      absl::StrCat("architecture ", ShownJson(name),
-                   " is not supported; supported: ", SupportedArchitectures()));
+      absl::StrCat("architecture ", ShownJson(name), " is not supported", hint,
+                   "; supported: ", SupportedArchitectures()));
 }
 
 absl::Status ParseBlocks(const Family& family, const Json& json,

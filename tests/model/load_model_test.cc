@@ -79,6 +79,15 @@ TEST_F(LoadModelTest, RefusesAnUnknownFamilyAndListsWhatThereIs) {
                 SupportedArchitectures());
 }
 
+TEST_F(LoadModelTest, SaysWhatOfAMultimodalGemmaIsRead) {
+  const std::string dir = WriteModel("LlamaForCausalLM");
+  Change(dir, "architectures",
+         nlohmann::json::array({"Gemma3ForConditionalGeneration"}));
+  EXPECT_THAT(std::string(Load(dir).status().message()),
+              HasSubstr("not supported; of Gemma 3 the text part alone is "
+                        "read, as Gemma3ForCausalLM"));
+}
+
 TEST_F(LoadModelTest, NamesTheBiasThatIsMissing) {
   const std::string dir = WriteModel("LlamaForCausalLM");
   Change(dir, "architectures", nlohmann::json::array({"Qwen2ForCausalLM"}));
