@@ -31,8 +31,9 @@ class StepGraphs : public StepQueue {
   // step that waits in between, as ranks do in each layer, has several.
   static constexpr size_t kMostSteps = 64;  // times the lists of a step
   static constexpr size_t kMostLists = 2048;
-  // Fewer launches are queued one by one.
-  static constexpr size_t kLeastLaunches = 8;
+  // Fewer launches are queued one by one. A layer, all that a draft like EAGLE
+  // has, is six or more.
+  static constexpr size_t kLeastLaunches = 6;
 
   StepGraphs() = default;
   ~StepGraphs() override;
