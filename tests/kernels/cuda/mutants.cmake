@@ -1,7 +1,7 @@
 # The bugs that are planted in CUDA source for the emulated device
 # (cmake/Mutants.cmake), each of which model_cuda_mutants_emulated_test must
-# find. Waits for the kernel before that come too late, of every kernel:
-# tests/model/cuda_overlap_test.cc.
+# find. Waits for the kernel before that come too late, of every kernel of
+# Llama's steps in f32, bf16, int8, int4 and fp8: tests/model/cuda_overlap_test.cc.
 
 # ----------------------------------------------------------------- missing waits
 nacre_mutant_statement(skinny_ring_not_waited_for kernels/cuda/gemm_skinny.cuh
