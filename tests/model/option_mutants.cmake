@@ -18,8 +18,8 @@ nacre_mutant(window_pattern_ignored model/config.cc
   [[(i + 1) % pattern != 0]] [[(i + 1) % family.window_pattern != 0]])
 
 nacre_mutant_statement(only_new_name_of_rope_type model/config_rope.cc
-  [[  if (IsAbsent(rope, field)) return Type::kDefault;]]
-  [[if (IsAbsent(rope, "rope_type")) return Type::kDefault;]])
+  [[  if (!rope.contains(field)) return Type::kDefault;]]
+  [[if (!rope.contains("rope_type")) return Type::kDefault;]])
 nacre_mutant(yarn_of_whole_context model/config_rope.cc
   [[IntOr(HolderOfOriginal(json, rope), "original_max_position_embeddings",
             config.max_position_embeddings, 1, kMaxContext)]]
