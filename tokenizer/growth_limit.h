@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "tokenizer/regex.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::tokenizer {
@@ -22,14 +23,16 @@ class GrowthLimit {
   // replaced. Something in front of a short text may be longer.
   static constexpr size_t kMaxFactor = 16;
   static constexpr size_t kFree = 4096;
-
   static constexpr size_t kMaxBytes = 2 * kMaxTextBytes;
 
-  // Of a text of `bytes`.
-  explicit GrowthLimit(size_t bytes)
-      : bytes_(bytes), most_(std::min(kMaxBytes, bytes * kMaxFactor + kFree)) {}
+  // Of a text of `bytes`. `steps` may be null: each search has its own.
+  explicit GrowthLimit(size_t bytes, StepBudget* steps = nullptr)
+      : steps_(steps),
+        bytes_(bytes),
+        most_(std::min(kMaxBytes, bytes * kMaxFactor + kFree)) {}
 
   size_t most() const { return most_; }
+  StepBudget* steps() const { return steps_; }
 
   // RESOURCE_EXHAUSTED: `what`, which has `bytes` so far, has more than most().
   absl::Status Check(absl::string_view what, size_t bytes) const {
@@ -40,6 +43,7 @@ class GrowthLimit {
   }
 
  private:
+  StepBudget* const steps_;
   const size_t bytes_;
   const size_t most_;
 };

@@ -63,7 +63,7 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   // Adds the ids of a segment of `text`, one without raw added tokens.
   absl::Status EncodeSegment(absl::string_view text, const TextSegment& segment,
-                             const EncodeOptions& options,
+                             const EncodeOptions& options, StepBudget* steps,
                              LimitedIds* ids) const;
 
   AddedTokens added_tokens_;
@@ -257,6 +257,7 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
         "text is not valid UTF-8 at byte ", invalid, " of ", text.size()));
   }
   LimitedIds ids(options.max_ids);
+  StepBudget steps(text.size());
   if (options.add_special_tokens) {
     NACRE_RETURN_IF_ERROR(ids.Add(post_processor_.prefix));
   }
@@ -267,7 +268,7 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
       NACRE_RETURN_IF_ERROR(ids.Add(segment.id));
       continue;
     }
-    NACRE_RETURN_IF_ERROR(EncodeSegment(text, segment, options, &ids));
+    NACRE_RETURN_IF_ERROR(EncodeSegment(text, segment, options, &steps, &ids));
   }
   if (options.add_special_tokens) {
     NACRE_RETURN_IF_ERROR(ids.Add(post_processor_.suffix));
@@ -278,6 +279,7 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
 absl::Status HuggingFaceTokenizer::EncodeSegment(absl::string_view text,
                                                  const TextSegment& raw,
                                                  const EncodeOptions& options,
+                                                 StepBudget* steps,
                                                  LimitedIds* ids) const {
   text = text.substr(raw.begin, raw.end - raw.begin);
   size_t head = 0;
@@ -289,7 +291,7 @@ absl::Status HuggingFaceTokenizer::EncodeSegment(absl::string_view text,
   }
   NACRE_ASSIGN_OR_RETURN(
       const std::string normalized,
-      normalizer_.Normalize(text, &head, absl::MakeSpan(marks)));
+      normalizer_.Normalize(text, &head, absl::MakeSpan(marks), steps));
   for (const TextSegment& segment : added_tokens_.Split(
            normalized, AddedTokens::Pass::kNormalized,
            options.parse_special_tokens, ids->room(), RangesBetween(marks))) {
@@ -302,7 +304,8 @@ absl::Status HuggingFaceTokenizer::EncodeSegment(absl::string_view text,
         std::max(segment.begin, std::min(segment.end, head)) - segment.begin};
     NACRE_RETURN_IF_ERROR(pre_tokenizer_.Apply(
         std::move(word),
-        [&](const Word& part) { return model_.Encode(part.text, ids); }));
+        [&](const Word& part) { return model_.Encode(part.text, ids); },
+        steps));
   }
   return absl::OkStatus();
 }

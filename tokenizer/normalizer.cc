@@ -150,7 +150,8 @@ absl::Status Normalizer::MoveMarks(const Step& step, absl::string_view text,
       for (size_t& mark : marks) mark += mark > 0 ? step.content.size() : 0;
       return absl::OkStatus();
     case Kind::kReplace:
-      return step.pattern.MoveMarks(text, step.content.size(), marks);
+      return step.pattern.MoveMarks(text, step.content.size(), marks,
+                                    limit.steps());
     case Kind::kStrip: {
       const size_t stripped =
           text.size() - StripSpace(text, step.left, false).size();
@@ -167,8 +168,10 @@ absl::Status Normalizer::MoveMarks(const Step& step, absl::string_view text,
   }
 }
 
-absl::StatusOr<std::string> Normalizer::Normalize(
-    absl::string_view text, size_t* head, absl::Span<size_t> marks) const {
+absl::StatusOr<std::string> Normalizer::Normalize(absl::string_view text,
+                                                  size_t* head,
+                                                  absl::Span<size_t> marks,
+                                                  StepBudget* steps) const {
   size_t unused = 0;
   if (head == nullptr) head = &unused;
   std::string result(text);
@@ -180,7 +183,7 @@ absl::StatusOr<std::string> Normalizer::Normalize(
       ++*length;
     }
   };
-  const GrowthLimit limit(text.size());
+  const GrowthLimit limit(text.size(), steps);
   for (const Step& step : steps_) {
     NACRE_RETURN_IF_ERROR(MoveMarks(step, result, limit, marks));
     NACRE_ASSIGN_OR_RETURN(result, Apply(step, result, limit, head));

@@ -34,7 +34,8 @@ class Normalizer {
   // whole characters, becomes the length of what stems from that beginning.
   absl::StatusOr<std::string> Normalize(absl::string_view text,
                                         size_t* head = nullptr,
-                                        absl::Span<size_t> marks = {}) const;
+                                        absl::Span<size_t> marks = {},
+                                        StepBudget* steps = nullptr) const;
 
  private:
   enum class Kind {

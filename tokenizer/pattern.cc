@@ -34,9 +34,9 @@ absl::StatusOr<Pattern> Pattern::FromRegex(absl::string_view regex) {
   return pattern;
 }
 
-absl::Status Pattern::ForEachMatch(absl::string_view text,
-                                   TakeMatch take) const {
-  if (regex_) return regex_->ForEachMatch(text, take);
+absl::Status Pattern::ForEachMatch(absl::string_view text, TakeMatch take,
+                                   StepBudget* steps) const {
+  if (regex_) return regex_->ForEachMatch(text, take, steps);
   if (literal_.empty()) return absl::OkStatus();
   size_t begin = text.find(literal_);
   while (begin != absl::string_view::npos) {
@@ -54,7 +54,7 @@ absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
   size_t done = 0;
   const size_t old_head = head == nullptr ? 0 : *head;
   size_t new_head = 0;
-  NACRE_RETURN_IF_ERROR(ForEachMatch(text, [&](const TextRange& match) {
+  const auto replace = [&](const TextRange& match) -> absl::Status {
     absl::StrAppend(&result, text.substr(done, match.begin - done));
     if (limit != nullptr) {
       NACRE_RETURN_IF_ERROR(
@@ -68,7 +68,9 @@ absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
     if (match.end <= old_head) new_head = result.size();
     done = match.end;
     return absl::OkStatus();
-  }));
+  };
+  NACRE_RETURN_IF_ERROR(
+      ForEachMatch(text, replace, limit == nullptr ? nullptr : limit->steps()));
   if (done < old_head) new_head = result.size() + old_head - done;
   absl::StrAppend(&result, text.substr(done));
   if (head != nullptr) *head = new_head;
@@ -82,7 +84,8 @@ size_t Pattern::MostOfByte(size_t size) const {
 }
 
 absl::Status Pattern::MoveMarks(absl::string_view text, size_t size,
-                                absl::Span<size_t> marks) const {
+                                absl::Span<size_t> marks,
+                                StepBudget* steps) const {
   size_t moved = 0;
   size_t done = 0;      // bytes of the text
   size_t new_done = 0;  // what they became
@@ -92,7 +95,7 @@ absl::Status Pattern::MoveMarks(absl::string_view text, size_t size,
       marks[moved] = new_done + marks[moved] - done;
     }
   };
-  NACRE_RETURN_IF_ERROR(ForEachMatch(text, [&](const TextRange& match) {
+  const auto move = [&](const TextRange& match) {
     // What replaces nothing belongs to what is before it.
     move_below(match.begin + (match.begin < match.end ? 1 : 0));
     new_done += match.begin - done;
@@ -103,7 +106,8 @@ absl::Status Pattern::MoveMarks(absl::string_view text, size_t size,
     new_done += size;
     done = match.end;
     return absl::OkStatus();
-  }));
+  };
+  NACRE_RETURN_IF_ERROR(ForEachMatch(text, move, steps));
   move_below(text.size() + 1);
   return absl::OkStatus();
 }

@@ -24,7 +24,8 @@ class Pattern {
   static absl::StatusOr<Pattern> FromRegex(absl::string_view regex);
 
   // As Regex's.
-  absl::Status ForEachMatch(absl::string_view text, TakeMatch take) const;
+  absl::Status ForEachMatch(absl::string_view text, TakeMatch take,
+                            StepBudget* steps = nullptr) const;
 
   // `text` with every match replaced by `content`, taken literally. *head, the
   // length of a beginning of `text`, becomes what replaces that beginning; a
@@ -39,7 +40,8 @@ class Pattern {
   // The head of ReplaceAll for any number of beginnings, their lengths in
   // rising order. `size`: of what replaces a match.
   absl::Status MoveMarks(absl::string_view text, size_t size,
-                         absl::Span<size_t> marks) const;
+                         absl::Span<size_t> marks,
+                         StepBudget* steps = nullptr) const;
 
  private:
   std::string literal_;  // used when there is no regex; empty: never matches

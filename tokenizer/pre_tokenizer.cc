@@ -138,8 +138,8 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::ParseMetaspace(
   return step;
 }
 
-absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
-                                     TakeWord take) {
+absl::Status PreTokenizer::ApplyStep(const Step& step, const GrowthLimit& limit,
+                                     Word word, TakeWord take) {
   const auto head = [&word] { return word.text.substr(0, word.head_bytes); };
   if (!step.space_replacement.empty()) {
     const auto replaced = {std::make_pair(" ", step.space_replacement)};
@@ -168,7 +168,8 @@ absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
   };
   TextSplitter splitter(step.behavior, step.invert, add_range);
   NACRE_RETURN_IF_ERROR(step.pattern->ForEachMatch(
-      word.text, [&](const TextRange& match) { return splitter.Add(match); }));
+      word.text, [&](const TextRange& match) { return splitter.Add(match); },
+      limit.steps()));
   return splitter.Finish(word.text.size());
 }
 
@@ -179,13 +180,14 @@ absl::Status PreTokenizer::ApplyFrom(size_t index, const GrowthLimit& limit,
   // A step makes a few times the bytes at most: it may end.
   NACRE_RETURN_IF_ERROR(limit.Check("a word", word.text.size()));
   if (index == steps_.size()) return take(std::move(word));
-  return ApplyStep(steps_[index], std::move(word), [&](Word part) {
+  return ApplyStep(steps_[index], limit, std::move(word), [&](Word part) {
     return ApplyFrom(index + 1, limit, std::move(part), take);
   });
 }
 
-absl::Status PreTokenizer::Apply(Word word, TakeWord take) const {
-  const GrowthLimit limit(word.text.size());
+absl::Status PreTokenizer::Apply(Word word, TakeWord take,
+                                 StepBudget* steps) const {
+  const GrowthLimit limit(word.text.size(), steps);
   size_t bytes = 0;
   return ApplyFrom(0, limit, std::move(word), [&](Word part) {
     bytes += part.text.size();

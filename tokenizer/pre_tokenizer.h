@@ -49,7 +49,8 @@ class PreTokenizer {
   // in order. Errors: Regex::ForEachMatch's, the first of `take`, and
   // RESOURCE_EXHAUSTED: there is more of them than growth_limit.h says.
   using TakeWord = absl::FunctionRef<absl::Status(Word word)>;
-  absl::Status Apply(Word word, TakeWord take) const;
+  absl::Status Apply(Word word, TakeWord take,
+                     StepBudget* steps = nullptr) const;
 
  private:
   enum class Prepend { kNever, kFirst, kAlways };
@@ -76,7 +77,8 @@ class PreTokenizer {
   // The steps from `index` on.
   absl::Status ApplyFrom(size_t index, const GrowthLimit& limit, Word word,
                          TakeWord take) const;
-  static absl::Status ApplyStep(const Step& step, Word word, TakeWord take);
+  static absl::Status ApplyStep(const Step& step, const GrowthLimit& limit,
+                                Word word, TakeWord take);
 
   std::vector<Step> steps_;  // Sequences are flattened
 };

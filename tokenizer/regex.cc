@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "tokenizer/pattern_translator.h"
@@ -34,6 +35,97 @@ std::string Shown(absl::string_view pattern) {
                       pattern.size() > kShownBytes ? "...'" : "'");
 }
 
+// Finds matches of one pattern in one text.
+class Search {
+ public:
+  // A match, none (count PCRE2_ERROR_NOMATCH), or another error.
+  struct Result {
+    int count = PCRE2_ERROR_NOMATCH;
+    TextRange match = {0, 0};
+  };
+
+  Search(const pcre2_code* code, absl::string_view text, bool looks_at_start,
+         StepBudget* steps)
+      : code_(code),
+        // An empty view may have no address, which PCRE2 refuses.
+        begin_(text.data() == nullptr ? "" : text.data()),
+        size_(text.size()),
+        looks_at_start_(looks_at_start),
+        steps_(steps),
+        data_(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
+        context_(pcre2_match_context_create(nullptr),
+                 pcre2_match_context_free) {
+    if (is_good()) pcre2_set_heap_limit(context_.get(), kHeapLimitKib);
+  }
+
+  bool is_good() const { return data_ != nullptr && context_ != nullptr; }
+
+  // The first one from `position` on. Most take few steps at each place. Only
+  // where one takes more are the places gone through one by one, and paid for.
+  Result Next(size_t position) {
+    Result result = At(position, size_, StepBudget::kUncounted);
+    if (result.count != PCRE2_ERROR_MATCHLIMIT) return result;
+    if (looks_at_start_) return Paid(position, size_);
+    while (position <= size_) {
+      result = At(position, position, StepBudget::kUncounted);
+      if (result.count == PCRE2_ERROR_MATCHLIMIT) {
+        result = Paid(position, position);
+      }
+      if (result.count != PCRE2_ERROR_NOMATCH) return result;
+      if (position == size_) break;
+      size_t size;
+      DecodeUtf8({begin_ + position, size_ - position}, &size);
+      position += size;
+    }
+    return {};
+  }
+
+ private:
+  // The same with as many steps as are left, four times more at each try.
+  Result Paid(size_t position, size_t last) {
+    Result result{PCRE2_ERROR_MATCHLIMIT};
+    uint32_t limit = StepBudget::kUncounted;
+    while (result.count == PCRE2_ERROR_MATCHLIMIT && limit < kMatchLimit) {
+      limit = std::min(4 * limit, kMatchLimit);
+      if (!steps_->Take(limit)) return result;
+      result = At(position, last, limit);
+    }
+    return result;
+  }
+
+  // One that begins in [position, last].
+  Result At(size_t position, size_t last, uint32_t limit) {
+    pcre2_set_match_limit(context_.get(), limit);
+    pcre2_set_offset_limit(context_.get(), last);
+    int count = Match(position, 0);
+    // The interpreter keeps its stack on the heap and can go deeper.
+    if (count == PCRE2_ERROR_JIT_STACKLIMIT) {
+      count = Match(position, PCRE2_NO_JIT);
+    }
+    if (count < 0) return {count};
+    const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(data_.get());
+    // \K in a look-ahead could report an end before the start.
+    return {count, {bounds[0], std::max(bounds[0], bounds[1])}};
+  }
+
+  int Match(size_t position, uint32_t options) {
+    return pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(begin_), size_,
+                       position, PCRE2_NO_UTF_CHECK | options, data_.get(),
+                       context_.get());
+  }
+
+  const pcre2_code* const code_;
+  const char* const begin_;
+  const size_t size_;
+  const bool looks_at_start_;
+  StepBudget* const steps_;
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>
+      data_;
+  const std::unique_ptr<pcre2_match_context,
+                        decltype(&pcre2_match_context_free)>
+      context_;
+};
+
 const pcre2_code* CodeOf(const std::shared_ptr<const void>& code) {
   return static_cast<const pcre2_code*>(code.get());
 }
@@ -54,8 +146,9 @@ absl::StatusOr<std::shared_ptr<const void>> CompileCode(
   // In Oniguruma ^ and $ always match at line ends.
   pcre2_code* const code = pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error,
-      &offset, context.get());
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
+          PCRE2_USE_OFFSET_LIMIT,
+      &error, &offset, context.get());
   if (code == nullptr) {
     const size_t shown = std::min<size_t>(offset, kShownBytes);
     const std::string place =
@@ -111,6 +204,7 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern,
                            CompileCode(pattern, added, path));
   }
   regex.pattern_ = std::string(pattern);
+  regex.looks_at_start_ = absl::StrContains(plain, "\\G");
   return regex;
 }
 
@@ -141,45 +235,27 @@ absl::StatusOr<std::vector<TextRange>> Regex::FindAll(
   return matches;
 }
 
-absl::Status Regex::ForEachMatch(absl::string_view text, TakeMatch take) const {
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>
-      data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
-  const std::unique_ptr<pcre2_match_context,
-                        decltype(&pcre2_match_context_free)>
-      context(pcre2_match_context_create(nullptr), pcre2_match_context_free);
-  if (data == nullptr || context == nullptr) {
-    return absl::ResourceExhaustedError("out of memory for a pattern match");
-  }
-  pcre2_set_match_limit(context.get(), kMatchLimit);
-  pcre2_set_heap_limit(context.get(), kHeapLimitKib);
-
-  // An empty view may have no address, which PCRE2 refuses.
-  const char* const begin = text.data() == nullptr ? "" : text.data();
+absl::Status Regex::ForEachMatch(absl::string_view text, TakeMatch take,
+                                 StepBudget* steps) const {
+  StepBudget own(text.size());
   const auto& code =
       added_code_ != nullptr && HasUnicodeAddition(text) ? added_code_ : code_;
-  const auto match_at = [&](size_t position, uint32_t options) {
-    return pcre2_match(CodeOf(code), reinterpret_cast<PCRE2_SPTR>(begin),
-                       text.size(), position, PCRE2_NO_UTF_CHECK | options,
-                       data.get(), context.get());
-  };
+  Search search(CodeOf(code), text, looks_at_start_,
+                steps == nullptr ? &own : steps);
+  if (!search.is_good()) {
+    return absl::ResourceExhaustedError("out of memory for a pattern match");
+  }
   size_t position = 0;
   bool any = false;
   size_t last_end = 0;
   while (position <= text.size()) {
-    int count = match_at(position, 0);
-    // The interpreter keeps its stack on the heap and can go deeper.
-    if (count == PCRE2_ERROR_JIT_STACKLIMIT) {
-      count = match_at(position, PCRE2_NO_JIT);
-    }
+    const auto [count, match] = search.Next(position);
     if (count == PCRE2_ERROR_NOMATCH) break;
     if (count < 0) {
       return absl::ResourceExhaustedError(
           absl::StrCat("pattern ", Shown(pattern_), " failed at byte ",
                        position, " of ", text.size(), ": ", ErrorText(count)));
     }
-    const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(data.get());
-    // \K in a look-ahead could report an end before the start.
-    const TextRange match{bounds[0], std::max(bounds[0], bounds[1])};
     if (match.end == match.begin && any && match.end == last_end) {
       // An empty match just after the last one is none: step on.
       if (position >= text.size()) break;

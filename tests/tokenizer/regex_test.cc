@@ -299,6 +299,38 @@ TEST(RegexTest, LimitsAreErrors) {
               HasSubstr("'" + pattern.substr(0, 64) + "...' failed at byte"));
 }
 
+// Where a place takes many steps the search goes from one to the next.
+TEST(RegexTest, DearPlacesAreSearchedOneByOne) {
+  const std::string dear = "(?:(?:a|a){12}b)";
+  const std::string letters(40, 'a');
+  const std::string text = letters + "x\u00E9" + letters + "b" + letters;
+  const std::string found = "x\u00E9" + std::string(12, 'a') + "b";
+  EXPECT_EQ(Found(dear + "|x|\u00E9", text), found);
+  // And behind what is looked back at.
+  EXPECT_EQ(Found(dear + "|(?<=a)x|(?<=x)\u00E9", text), found);
+  EXPECT_EQ(Found(dear + "|z", letters), "");
+  EXPECT_EQ(Found(dear + "|$", letters), "");
+  // \G is where the search began, and so are the places then.
+  EXPECT_EQ(Found(dear + "|\\Ga|x", letters + "x"), letters + "x");
+  EXPECT_EQ(Found("\\G[x]|" + dear, letters + "x"), "");
+}
+
+TEST(RegexTest, AllMatchesTogetherHaveALimit) {
+  const auto regex = *Regex::Compile("(?:(?:a|a){18}b)|a", "test");
+  EXPECT_EQ(regex.FindAll(std::string(20, 'a'))->size(), 20u);
+  const absl::Status status = regex.FindAll(std::string(2000, 'a')).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("failed at byte"));
+  // A budget that several searches share.
+  StepBudget steps(0);
+  int searches = 0;
+  const std::string text(20, 'a');
+  const auto take = [](const TextRange&) { return absl::OkStatus(); };
+  while (regex.ForEachMatch(text, take, &steps).ok()) ++searches;
+  EXPECT_GE(searches, 1);
+  EXPECT_LE(searches, 30);
+}
+
 TEST(RegexTest, EscapedTextFindsItself) {
   const std::string literal("a.b\\[x]\0\n(*)\xC3\xA9#-^", 17);
   const auto regex = Regex::Compile(Regex::Escape(literal), "test");

@@ -120,6 +120,34 @@ TEST(TextGrowthTest, EndsOfRangesEndAtTheLimit) {
             absl::StatusCode::kResourceExhausted);
 }
 
+json Split(const std::string& regex) {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", regex}}},
+          {"behavior", "Isolated"}};
+}
+
+// Each word has few steps; all of them would take minutes.
+TEST(TextGrowthTest, StepsOfPatternsAreOfTheWholeText) {
+  const json steps = {Split(".{20}"), Split("(?:(?:a|a){18}b)|a")};
+  const auto tokenizer = LoadJson(FileWith(
+      "pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}));
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_TRUE(tokenizer->Encode(std::string(20, 'a')).ok());
+  const absl::Status status =
+      tokenizer->Encode(std::string(10'000, 'a')).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("pattern '(?:(?:a|a){18}b)|a' failed at byte "));
+  const auto normalizer = LoadJson(FileWith(
+      "normalizer", SequenceOf("normalizers",
+                               {{"type", "Replace"},
+                                {"pattern", {{"Regex", "(?:(?:a|a){18}b)|a"}}},
+                                {"content", "a"}},
+                               64)));
+  EXPECT_EQ(normalizer->Encode(std::string(20, 'a')).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
 // The most that published normalizers make of a text.
 TEST(TextGrowthTest, CompatibilityFormsAndSpacesFit) {
   const json steps = {{{"type", "NFKC"}},
