@@ -2,13 +2,15 @@
 // costs, logits of every row included, and how fast a prompt is read.
 //
 //   bench_decode [--weights TYPE] [--cpus LIST] [--context N] [--layers N]
-//                [--hidden N] [--vocab N] [--model DIR] [--repetitions N]
-//                [--prompts N] [--rows LIST] [--avx512 on|off] [--json FILE]
+//                [--hidden N] [--vocab N] [--model DIR] [--config FILE]
+//                [--repetitions N] [--prompts N] [--rows LIST]
+//                [--avx512 on|off] [--json FILE]
 //
 // Without --model, which may be a GGUF file, a Llama of random weights of the
-// given size. Times are medians over repetitions, in which the row counts take
-// turns, so that a busy moment of the machine falls on all alike. --avx512 off:
-// as on a CPU without it.
+// given size, or a model of any family that a config.json describes. Times are
+// medians over repetitions, in which the row counts take turns, so that a busy
+// moment of the machine falls on all alike. --avx512 off: as on a CPU without
+// it.
 
 #include <algorithm>
 #include <cstdio>
@@ -20,6 +22,7 @@
 
 #include "absl/types/optional.h"
 #include "common/cpu_list.h"
+#include "common/files.h"
 #include "common/json.h"
 #include "hwy/targets.h"
 #include "kernels/backend_factory.h"
@@ -44,6 +47,7 @@ struct Flags {
   int hidden = 2048;
   int vocab = 32000;
   std::string model;
+  std::string config;  // of a random model, in place of its shape
   int repetitions = 9;
   int prompts = 3;  // repetitions that read one
   bool avx512 = true;
@@ -78,6 +82,8 @@ Flags Parse(int argc, char** argv) {
       flags.vocab = std::max(256, std::atoi(value));
     } else if (name == "--model") {
       flags.model = value;
+    } else if (name == "--config") {
+      flags.config = value;
     } else if (name == "--repetitions") {
       flags.repetitions = std::max(1, std::atoi(value));
     } else if (name == "--prompts") {
@@ -178,9 +184,14 @@ int Main(int argc, char** argv) {
   std::unique_ptr<LanguageModel> model;
   ModelConfig config;
   if (flags.model.empty()) {
-    random.emplace(Shape(flags), flags.weights == "f32"
-                                     ? kernels::DType::kF32
-                                     : kernels::DType::kBF16);
+    const auto dtype =
+        flags.weights == "f32" ? kernels::DType::kF32 : kernels::DType::kBF16;
+    if (flags.config.empty()) {
+      random.emplace(Shape(flags), dtype);
+    } else {
+      random.emplace(ValueOrExit(ReadRegularFile(flags.config, 1 << 20)),
+                     dtype);
+    }
     model = ValueOrExit(random->Load(backend.get(), model_options));
     config = random->config();
   } else {

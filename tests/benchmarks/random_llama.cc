@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/files.h"
@@ -98,16 +99,34 @@ LlamaShape ShapeOfWidth(int hidden, int layers, int vocab, int context) {
           .context = context};
 }
 
-double MatrixWeights(const ModelConfig& c) {
-  const double attention = 1.0 * c.hidden_size * (2 * c.q_size()) +
-                           1.0 * c.hidden_size * 2 * c.kv_size();
-  const double mlp = 3.0 * c.hidden_size * c.intermediate_size;
-  return c.num_hidden_layers * (attention + mlp) +
-         1.0 * c.vocab_size * c.hidden_size;
+double MatrixWeights(const ModelConfig& config) {
+  double weights = 1.0 * config.vocab_size * config.hidden_size;  // the head
+  for (const ExpectedTensor& tensor : Tensors(config)) {
+    if (tensor.shape.size() != 2) continue;
+    switch (tensor.role) {
+      case TensorRole::kEmbedding:
+      case TensorRole::kPositions:
+      case TensorRole::kHead:
+        continue;
+      case TensorRole::kExpertGate:
+      case TensorRole::kExpertUp:
+      case TensorRole::kExpertDown:
+        if (tensor.expert >= config.experts.per_token) continue;
+        break;
+      default:
+        break;
+    }
+    weights += 1.0 * static_cast<double>(tensor.shape[0]) *
+               static_cast<double>(tensor.shape[1]);
+  }
+  return weights;
 }
 
 RandomLlama::RandomLlama(const LlamaShape& shape, kernels::DType dtype)
-    : config_json_(ConfigJson(shape)),
+    : RandomLlama(ConfigJson(shape), dtype) {}
+
+RandomLlama::RandomLlama(std::string config_json, kernels::DType dtype)
+    : config_json_(std::move(config_json)),
       config_(kernels::ValueOrExit(ParseConfig(config_json_))),
       dtype_(dtype) {
   NACRE_CHECK(dtype == kernels::DType::kBF16 || dtype == kernels::DType::kF32,
@@ -117,17 +136,22 @@ RandomLlama::RandomLlama(const LlamaShape& shape, kernels::DType dtype)
     largest = std::max(largest, BytesOf(tensor.shape, dtype));
   }
   // So that what goes through a matrix keeps its size, about.
-  matrices_ = RandomBytes(largest + kStarts, dtype, 0.0f,
-                          std::sqrt(3.0f / static_cast<float>(shape.hidden)));
-  norms_ =
-      RandomBytes(BytesOf({config_.hidden_size}, dtype), dtype, 1.0f, 0.2f);
+  matrices_ =
+      RandomBytes(largest + kStarts, dtype, 0.0f,
+                  std::sqrt(3.0f / static_cast<float>(config_.hidden_size)));
+  // Gemma adds 1.
+  const auto center = static_cast<float>(1 - config_.norms.offset);
+  norms_ = RandomBytes(
+      BytesOf({std::max(config_.hidden_size, config_.head_dim)}, dtype), dtype,
+      center, 0.2f);
 }
 
 absl::string_view RandomLlama::Bytes(const ExpectedTensor& tensor,
                                      size_t* matrices) const {
-  const bool is_norm = tensor.shape.size() == 1;
+  const bool is_vector = tensor.shape.size() == 1;
+  const bool is_norm = is_vector && absl::EndsWith(tensor.name, ".weight");
   // A prime number of rows' lines apart; aligned as in a file.
-  const size_t start = is_norm ? 0 : (*matrices)++ * 7919 * 64 % kStarts;
+  const size_t start = is_vector ? 0 : (*matrices)++ * 7919 * 64 % kStarts;
   const std::vector<char>& from = is_norm ? norms_ : matrices_;
   return {from.data() + start, BytesOf(tensor.shape, dtype_)};
 }

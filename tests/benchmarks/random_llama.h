@@ -1,4 +1,5 @@
-// A Llama of random weights for benchmarks, as a checkpoint in memory: all
+// A model of random weights for benchmarks, a Llama or of any family that
+// model/families.h has, as a checkpoint in memory: all
 // tensors are views of one buffer that is as large as the largest of them, each
 // begins somewhere else in it. So a model of any number of layers is there at
 // once, and a backend that packs weights copies them as it does real ones.
@@ -39,13 +40,15 @@ struct LlamaShape {
 LlamaShape ShapeOfWidth(int hidden, int layers, int vocab, int context);
 
 // Elements of all matrices that a row goes through: every one but the
-// embedding.
+// embeddings, of experts those that a row goes to.
 double MatrixWeights(const ModelConfig& config);
 
 class RandomLlama {
  public:
   // bf16 or f32 weights.
   RandomLlama(const LlamaShape& shape, kernels::DType dtype);
+  // Of what a config.json says.
+  RandomLlama(std::string config_json, kernels::DType dtype);
 
   const ModelConfig& config() const { return config_; }
 
@@ -63,7 +66,7 @@ class RandomLlama {
   ModelConfig config_;
   kernels::DType dtype_;
   std::vector<char> matrices_;
-  std::vector<char> norms_;  // values near 1
+  std::vector<char> norms_;  // values near what leaves a row as it is
 };
 
 }  // namespace nacre::model
