@@ -6,9 +6,9 @@
 # WORK/RESULTS/table.json. What WORK has is not made or measured again.
 #
 #   scripts/compare_llama_cpp.sh WORK [FLAG...] [CELL...]     first: make build
-#     CELL: SHAPE-WEIGHTS-THREADS   110m or 1.1b; bf16, int8, int4, or q8_0 or
-#                                   q4_0, where Nacre reads the same GGUF file;
-#                                   1 or 2
+#     CELL: SHAPE-WEIGHTS-THREADS   110m or 1.1b; bf16, int8 or int4; 1 or 2. By
+#                                   name alone q8_0 and q4_0, where Nacre reads
+#                                   the same GGUF file, as floats
 #           end-to-end              the pair of the quickstart, on two cores
 #     --turns N      of each cell (5); a second call with more adds turns
 #     --no-avx512    neither side may use it; without end-to-end
@@ -24,8 +24,9 @@ cd "$(dirname "$0")/.."
 
 # --- What to run -------------------------------------------------------------
 readonly SDIST=llama-cpp-python==0.3.36
-readonly STEP_CELLS=({110m,1.1b}-{bf16,int8,int4,q8_0,q4_0}-{1,2})
+readonly STEP_CELLS=({110m,1.1b}-{bf16,int8,int4}-{1,2})
 readonly CELLS=("${STEP_CELLS[@]}" end-to-end)
+readonly FILE_CELLS=({110m,1.1b}-{q8_0,q4_0}-{1,2})
 declare -Ar HIDDEN=([110m]=768 [1.1b]=2048) LAYERS=([110m]=13 [1.1b]=22)
 # Q4_0 has 4.5 bits a weight, as int4; Q8_0 8.5, int8 8.25.
 declare -Ar OF_LLAMA_CPP=([bf16]=bf16 [int8]=q8_0 [int4]=q4_0 [q8_0]=q8_0 [q4_0]=q4_0)
@@ -60,7 +61,8 @@ read_arguments() {
       --build) only_build=yes ;;
       -*) die "unknown flag $1: $(usage)" ;;
       *)
-        [[ " ${CELLS[*]} " == *" $1 "* ]] || die "$1 is not one of ${CELLS[*]}"
+        [[ " ${CELLS[*]} ${FILE_CELLS[*]} " == *" $1 "* ]] ||
+          die "$1 is not one of ${CELLS[*]} ${FILE_CELLS[*]}"
         cells+=("$1")
         ;;
     esac
