@@ -16,12 +16,14 @@ namespace {
 
 constexpr size_t kShownNames = 3;
 
-// Buffers of old versions of transformers, and of GPT-2's and NeoX's own code.
+// Buffers of old versions of transformers, and of GPT-2's and NeoX's own code,
+// and scales that a KV cache in FP8 would have elsewhere.
 bool IsBuffer(const Checkpoint& checkpoint, absl::string_view name) {
-  if (absl::EndsWith(name, ".rotary_emb.inv_freq") ||
-      absl::EndsWith(name, ".attn.masked_bias") ||
-      absl::EndsWith(name, ".attention.masked_bias")) {
-    return true;
+  for (const absl::string_view end :
+       {".rotary_emb.inv_freq", ".rotary_emb.cos_cached",
+        ".rotary_emb.sin_cached", ".attn.masked_bias", ".attention.masked_bias",
+        ".self_attn.k_scale", ".self_attn.v_scale"}) {
+    if (absl::EndsWith(name, end)) return true;
   }
   if (!absl::EndsWith(name, ".attn.bias") &&
       !absl::EndsWith(name, ".attention.bias")) {

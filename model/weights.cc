@@ -468,7 +468,6 @@ absl::Status LoadEmbedding(const ModelConfig& config,
 absl::Status LoadHead(const ModelConfig& config, const ExpectedTensors& outside,
                       Loader* loader, Weights* weights) {
   if (config.tie_word_embeddings) {
-    NACRE_RETURN_IF_ERROR(CheckTiedHead(loader->checkpoint(), config));
     const ExpectedTensor& table = outside[TensorRole::kEmbedding];
     NACRE_ASSIGN_OR_RETURN(const HostMatrix tied,
                            loader->Read(table, Loader::Form::kRows));
@@ -518,6 +517,9 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   Loader loader(checkpoint, source, backend, shard, &weights);
   const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
   report(0);
+  if (config.tie_word_embeddings) {  // before all that takes long
+    NACRE_RETURN_IF_ERROR(CheckTiedHead(checkpoint, config));
+  }
   NACRE_RETURN_IF_ERROR(LoadEmbedding(config, outside, &loader, &weights));
   if (config.embedding.has_positions) {
     const ExpectedTensor& positions = outside[TensorRole::kPositions];
@@ -556,6 +558,9 @@ absl::StatusOr<Weights> LoadVocabulary(const Checkpoint& checkpoint,
     NACRE_RETURN_IF_ERROR(LoadEmbedding(config, outside, &loader, &weights));
   }
   if (wanted.head) {
+    if (config.tie_word_embeddings) {
+      NACRE_RETURN_IF_ERROR(CheckTiedHead(checkpoint, config));
+    }
     NACRE_RETURN_IF_ERROR(LoadHead(config, outside, &loader, &weights));
   }
   return weights;

@@ -73,6 +73,10 @@ TEST(UnreadTensorsTest, OldBuffersAreNotCounted) {
   const Tensor table = *checkpoint->Find("model.embed_tokens.weight");
   AddTensors(dir,
              {{"model.layers.0.self_attn.rotary_emb.inv_freq", OfShape({5})},
+              {"model.layers.0.self_attn.rotary_emb.cos_cached", OfShape({5})},
+              {"model.layers.0.self_attn.rotary_emb.sin_cached", OfShape({5})},
+              {"model.layers.0.self_attn.k_scale", OfShape({})},
+              {"model.layers.0.self_attn.v_scale", OfShape({})},
               {"gpt_neox.layers.0.attention.bias", OfShape({1, 1, 4, 4})},
               {"gpt_neox.layers.0.attention.masked_bias", OfShape({})},
               {"transformer.h.0.attn.bias", OfShape({4, 4})},
