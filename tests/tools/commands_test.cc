@@ -267,6 +267,11 @@ TEST(PerplexityCommandTest, RefusesWhatWorkersRefuse) {
   EXPECT_EQ(outcome.code, kExitUsage);
   EXPECT_THAT(outcome.err, HasSubstr("flag --device: \"-1\" is not a device "
                                      "number of 0 or more"));
+  const Outcome list =
+      Nacre({"perplexity", "--model", "m", "--texts", "t", "--device", "0,1"});
+  EXPECT_EQ(list.code, kExitUsage);
+  EXPECT_THAT(list.err, HasSubstr("flag --device: 2 devices, nacre perplexity "
+                                  "computes on one"));
 }
 
 TEST(InflateCommandTest, RefusesMissingFlagsAndReportsErrors) {

@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/cpu_list.h"
 #include "common/files.h"
@@ -67,6 +68,11 @@ int PerplexityCommand(const std::vector<std::string>& args,
   if (options.model_dir.empty() || texts.empty() || limit < 0) {
     return terminal.FailUsage(absl::InvalidArgumentError(
         "flags --model and --texts are needed, --limit is not negative"));
+  }
+  if (!options.backend.devices.empty()) {
+    return terminal.FailUsage(absl::InvalidArgumentError(
+        absl::StrCat("flag --device: ", options.backend.devices.size(),
+                     " devices, nacre perplexity computes on one")));
   }
   if (!cpus.empty()) {
     auto parsed = ParseCpuList(cpus);
