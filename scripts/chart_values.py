@@ -309,6 +309,18 @@ REFUSED = [
     ({"target": {"gpu": {"count": 2}, "flags": {
         "backend": "cuda", "tensor-parallel": 2, "persistent-steps": "on"}}},
      ["target.flags.persistent-steps is on, but target.flags.tensor-parallel is 2"]),
+    ({"target": {"flags": {
+        "backend": "cuda", "tensor-transport": "nccl", "persistent-steps": "on"},
+        "gpu": {"count": 1}}},
+     ["target.flags.persistent-steps is on, but target.flags.tensor-transport is nccl"]),
+    ({"draft": {"flags": {
+        "backend": "cuda", "weights": "int8", "persistent-steps": "on"},
+        "gpu": {"count": 1}}},
+     ["draft.flags.persistent-steps is on, but draft.flags.weights is int8"]),
+    ({"draft": {"flags": {
+        "backend": "cuda", "kv-type": "f32", "persistent-steps": "on"},
+        "gpu": {"count": 1}}},
+     ["draft.flags.persistent-steps is on, but draft.flags.kv-type is f32"]),
     ({"target": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "kv-type": "int8"}}},
      ["target.flags.kv-type is int8, but target.flags.backend is cuda"]),
     ({"draft": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "prefix-cache-size": "4G"}}},

@@ -172,6 +172,15 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- if and (ne $ranks "0") (has (toString (get $flags "persistent-steps")) (list "on" "true")) -}}
 {{- fail (printf "%s.flags.persistent-steps is on, but %s.flags.tensor-parallel is %s: ranks cannot have them" .role .role $ranks) -}}
 {{- end -}}
+{{- if and (eq (toString (get $flags "tensor-transport")) "nccl") (has (toString (get $flags "persistent-steps")) (list "on" "true")) -}}
+{{- fail (printf "%s.flags.persistent-steps is on, but %s.flags.tensor-transport is nccl: a transfer keeps what such a step needs" .role .role) -}}
+{{- end -}}
+{{- if and (not (has $weights (list "" "<nil>" "auto" "bf16" "bf16a16"))) (has (toString (get $flags "persistent-steps")) (list "on" "true")) -}}
+{{- fail (printf "%s.flags.persistent-steps is on, but %s.flags.weights is %s: only bf16 has them" .role .role $weights) -}}
+{{- end -}}
+{{- if and (not (has (toString (get $flags "kv-type")) (list "" "<nil>" "auto" "bf16"))) (has (toString (get $flags "persistent-steps")) (list "on" "true")) -}}
+{{- fail (printf "%s.flags.persistent-steps is on, but %s.flags.kv-type is %v: only bf16 has them" .role .role (get $flags "kv-type")) -}}
+{{- end -}}
 {{- $kept := toString (default "0" (get $flags "prefix-cache-size")) -}}
 {{- if and (ne $kept "0") (has (toString (get $flags "prefix-cache")) (list "off" "false")) -}}
 {{- fail (printf "%s.flags.prefix-cache-size is %s, but %s.flags.prefix-cache is off" .role $kept .role) -}}
