@@ -51,11 +51,13 @@ if ((${#parts[@]} == 0)); then
   ((${#only[@]} == 0)) || parts+=(models clean)
 fi
 part() { [[ " ${parts[*]} " == *" $1 "* ]]; }
-seconds=0
-if part right || part fast; then seconds=$((seconds + 465)); fi
-if part models; then seconds=$((seconds + 580)); fi
-if part clean; then seconds=$((seconds + 1200)); fi
-readonly TOTAL_SECONDS=${NACRE_GPU_SECONDS:-$seconds}
+# Until when the steps of a part may run, from where it begins. Of right and fast
+# together; a rehearsal is for machines where other things run.
+until=0
+begin_part() { # PART SECONDS
+  now=$1
+  until=$((SECONDS + ${NACRE_GPU_SECONDS:-$2}))
+}
 case "${1:-}" in
   --unpack) ;;
   -*)
@@ -145,7 +147,7 @@ step() {
   local name=$1 limit=$2 left code begin=$SECONDS output=$work/output
   shift 2
   wanted "$name" || return
-  left=$((TOTAL_SECONDS - SECONDS))
+  left=$((until - SECONDS))
   if ((left < 5)); then
     record "$name" failed 0 "no time left"
     return 1
@@ -257,7 +259,7 @@ if ((has_device != 0)) && [[ -z "$rehearse" ]]; then
   mapfile -t tests < <(cut -d ' ' -f 1 tests/list)
   none right "${tests[@]}" exact-gpu exact-gpu-sampled exact-draft-on-cpu \
     exact-{eagle,glide,medusa,cublas,persistent}
-  none fast bench_gpu bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
+  none fast bench_gpu inflate bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
     bench_gpu_{cublas,persistent}
   none models bench_gpu_{formats,70B,unfused}
   none clean sanitize-{memcheck,racecheck,initcheck,synccheck} \
@@ -270,7 +272,8 @@ fi
 
 # --- Right? ------------------------------------------------------------------
 
-now=right
+begin_part right "$([[ -n "$rehearse" ]] && echo 1800 || echo 465)"
+readonly begun=$SECONDS
 
 while read -r name args; do
   limit=75
@@ -302,14 +305,20 @@ bench exact-gpu-sampled 60 models/target models/draft "${methods[@]}" \
   --temperature 0.8 --seed 7
 bench exact-draft-on-cpu 60 models/target models/draft "${methods[@]}" \
   --draft-backend cpu
-# Steps so long that a look at the draft is worth its time anywhere.
+# Steps so long that a look at the draft is worth its time, on cores also where
+# other things run.
+own_ms=30
+[[ -n "$rehearse" ]] && own_ms=100
 for own in eagle glide medusa; do
-  step "exact-$own" 120 bash -c 'own_draft "$@"' _ ./bin/nacre \
+  step "exact-$own" 300 bash -c 'own_draft "$@"' _ ./bin/nacre \
     "${of_pair[@]}" --target-model models/target --draft-model models/draft \
     --drafts 0 --suffix-drafter off "--$own" "models/$own" \
-    --target-step-time 1:100,64:100 --methods ar,async --limit 3 --max-tokens 32
+    --target-step-time "1:$own_ms,64:$own_ms" --methods ar,async --limit 3 --max-tokens 32
 done
-if [[ -z "$rehearse" ]]; then
+if [[ -n "$rehearse" ]]; then
+  skip exact-cublas "no device"
+  skip exact-persistent "no device"
+else
   bench exact-cublas 60 models/target models/draft "${methods[@]}" \
     --prefill cublas
   bench exact-persistent 60 models/target models/draft "${methods[@]}" \
@@ -319,7 +328,7 @@ fi
 # --- Fast? -------------------------------------------------------------------
 
 now=fast
-left=$((465 - SECONDS - 190))
+left=$((465 - (SECONDS - begun) - 190))
 gpu_step bench_gpu 200 ./bin/bench_gpu --json "$out/bench_gpu.json" \
   --seconds "$((left < 20 ? 20 : left > 170 ? 170 : left))"
 grep -h '^summary:' "$log" >>"$work/headlines"
@@ -351,17 +360,17 @@ persistent() { # JSON COMMAND...
   shift
   "$@" --json "$json" || return
   grep -q '"persistent": *[1-9]' "$json" && return
-  echo "nacre: no step was one kernel"
+  echo "nacre: no step was one kernel, or there was no time for the model"
   return 1
 }
 export -f persistent
-gpu_step bench_gpu_persistent 40 bash -c 'persistent "$@"' _ \
+gpu_step bench_gpu_persistent 75 bash -c 'persistent "$@"' _ \
   "$out/bench_gpu_persistent.json" ./bin/bench_gpu --models 1B --persistent \
-  --seconds 25
+  --seconds 60
 
 # --- Of every size and format ------------------------------------------------
 
-now=models
+begin_part models 580
 models() { # NAME SECONDS MODELS ARGS...
   gpu_step "$1" "$(($2 + 30))" ./bin/bench_gpu --models "$3" --seconds "$2" \
     --json "$out/$1.json" "${@:4}"
@@ -383,7 +392,7 @@ sanitize() { # NAME LIMIT TOOL COMMAND...
     gpu_step "$name" "$limit" "$sanitizer" --tool "$tool" --error-exitcode 1 "$@"
   fi
 }
-now=clean
+begin_part clean 1200
 # The order of accesses of all threads is the dearest thing to follow: it did not
 # end within 100 seconds on an H200.
 for tool in memcheck racecheck initcheck synccheck; do
@@ -407,6 +416,10 @@ for tool in memcheck synccheck; do
     ./tests/model_cuda_persistent_test --gtest_filter='*/Small'
 done
 
+if ((${#names[@]} == 0)); then
+  echo "run.sh: no step of ${parts[*]} has the name ${only[*]}" >&2
+  exit 1
+fi
 if ((failures > 0)); then
   finish failed
   exit 1
