@@ -129,13 +129,15 @@ TEST_F(PersistentStepsTest, OthersAreGraphs) {
   });
   // More blocks than multiprocessors take in a few turns.
   twice([&] { Add(kPhases, kMostRows + 1); });
-  EXPECT_EQ(counts.graph_launches, 2);
-  // Too few to be worth it.
+  // Too few to be worth it, though not as a graph.
   twice([&] { Add(static_cast<int>(PersistentSteps::kLeastPhases) - 1, 1); });
-  EXPECT_EQ(counts.graph_launches, 2);
+  EXPECT_EQ(counts.graph_launches, 3);
+  // Nor as one.
+  twice([&] { Add(static_cast<int>(StepGraphs::kLeastLaunches) - 1, 1); });
+  EXPECT_EQ(counts.graph_launches, 3);
   EXPECT_EQ(steps_->count(), 0u);
   EXPECT_EQ(counts.cooperative_launches, 0);
-  EXPECT_EQ(graphs_->counts(), (GraphCounts{.captured = 2, .plain = 2}));
+  EXPECT_EQ(graphs_->counts(), (GraphCounts{.captured = 3, .plain = 3}));
 }
 
 // A kernel of its own might have all the shared memory that a block can have.
