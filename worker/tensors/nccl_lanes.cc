@@ -7,6 +7,7 @@
 namespace nacre::worker {
 
 NcclLanes::~NcclLanes() {
+  absl::MutexLock lock(&mu_);
   for (auto* const lanes : {&ended_, &incomplete_, &unusable_}) {
     for (const std::unique_ptr<NcclLane>& lane : *lanes) {
       if (lane->stream != nullptr) api_->StreamDestroy(lane->stream);
@@ -20,6 +21,7 @@ NcclLanes::~NcclLanes() {
 }
 
 std::unique_ptr<NcclLane> NcclLanes::TakeIdle() {
+  absl::MutexLock lock(&mu_);
   if (!incomplete_.empty()) {
     std::unique_ptr<NcclLane> lane = std::move(incomplete_.back());
     incomplete_.pop_back();
@@ -58,6 +60,7 @@ absl::StatusOr<std::unique_ptr<NcclLane>> NcclLanes::Take() {
   std::unique_ptr<NcclLane> lane = TakeIdle();
   const absl::Status status = Complete(lane.get());
   if (status.ok()) return lane;
+  absl::MutexLock lock(&mu_);
   incomplete_.push_back(std::move(lane));
   return status;
 }
@@ -65,6 +68,7 @@ absl::StatusOr<std::unique_ptr<NcclLane>> NcclLanes::Take() {
 void NcclLanes::GiveBack(std::unique_ptr<NcclLane> lane) {
   const bool has_mark =
       api_->EventRecord(lane->slots[0].event, lane->stream).ok();
+  absl::MutexLock lock(&mu_);
   (has_mark ? ended_ : unusable_).push_back(std::move(lane));
 }
 

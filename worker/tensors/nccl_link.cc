@@ -1,6 +1,7 @@
 #include "worker/tensors/nccl_link.h"
 
 #include <atomic>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -102,14 +103,20 @@ struct NcclLinks::Driven {
   Driven(std::shared_ptr<NcclLink> its_link, std::string its_id)
       : link(std::move(its_link)), id(std::move(its_id)) {}
   ~Driven() {
-    if (aborting.joinable()) aborting.join();
+    if (helper.joinable()) helper.join();
+    if (lanes != nullptr && lane.ok() && *lane != nullptr) {
+      lanes->GiveBack(*std::move(lane));
+    }
   }
 
   const std::shared_ptr<NcclLink> link;
   std::string id;
-  std::unique_ptr<NcclTransfers> transfers;  // null: not begun
-  std::thread aborting;
-  std::atomic<bool> has_ended = false;
+  NcclLanes* lanes = nullptr;  // null: not begun
+  // Takes the lane, and later aborts: what may wait for the device.
+  std::thread helper;
+  std::atomic<bool> helper_is_through = false;
+  absl::StatusOr<std::unique_ptr<NcclLane>> lane = nullptr;  // the helper's
+  std::unique_ptr<NcclTransfers> transfers;  // null: it has no lane yet
   bool has_said_hello = false;
   bool is_up = false;
   // When the oldest of what is under way was posted, or the link was begun.
@@ -154,7 +161,7 @@ void NcclLinks::Run() {
   while (AwaitWork(is_busy, &links)) {
     is_busy = DriveAll(bound, &lanes, &links, &ending);
     std::erase_if(ending, [](const std::unique_ptr<Driven>& driven) {
-      return driven->has_ended.load();
+      return driven->helper_is_through.load();
     });
   }
   // All at once: each may wait for what another one's abort ends.
@@ -187,16 +194,22 @@ bool NcclLinks::DriveAll(const absl::Status& bound, NcclLanes* lanes,
   return is_busy;
 }
 
-void NcclLinks::BeginEnd(Driven* driven) {
-  if (driven->transfers == nullptr) {
-    driven->has_ended = true;
-    return;
-  }
-  driven->aborting = std::thread([this, driven] {
-    driven->transfers->Abort();
-    driven->has_ended = true;
+void NcclLinks::Help(Driven* driven, std::function<void()> work) {
+  if (driven->helper.joinable()) driven->helper.join();
+  driven->helper_is_through = false;
+  driven->helper = std::thread([this, driven, work = std::move(work)] {
+    work();
+    driven->helper_is_through = true;
     Wake();
   });
+}
+
+void NcclLinks::BeginEnd(Driven* driven) {
+  if (driven->transfers != nullptr) {
+    Help(driven, [driven] { driven->transfers->Abort(); });
+  } else if (driven->lanes == nullptr) {
+    driven->helper_is_through = true;
+  }
 }
 
 bool NcclLinks::AwaitWork(bool is_busy,
@@ -216,21 +229,33 @@ bool NcclLinks::AwaitWork(bool is_busy,
   return !stopping_;
 }
 
-absl::Status NcclLinks::Begin(Driven* driven, NcclLanes* lanes) {
+void NcclLinks::BeginLane(Driven* driven, NcclLanes* lanes) {
+  driven->lanes = lanes;
+  Help(driven, [this, driven, lanes] {
+    const absl::Status bound = api_->BindThread();
+    driven->lane = bound.ok() ? lanes->Take() : bound;
+  });
+}
+
+absl::Status NcclLinks::Begin(Driven* driven) {
+  driven->helper.join();
+  NACRE_RETURN_IF_ERROR(driven->lane.status());
   NcclLink* const link = driven->link.get();
   driven->transfers =
-      std::make_unique<NcclTransfers>(api_.get(), lanes, link->end_);
+      std::make_unique<NcclTransfers>(api_.get(), driven->lanes, link->end_);
   if (link->end_ == LinkEnd::kSender) {
     NACRE_ASSIGN_OR_RETURN(driven->id, api_->GetUniqueId());
     absl::MutexLock calls(&link->calls_mu_);
     if (link->listener_ != nullptr) link->listener_->OnId(driven->id);
   }
-  return driven->transfers->Open(driven->id);
+  return driven->transfers->Open(*std::move(driven->lane), driven->id);
 }
 
 absl::Status NcclLinks::Drive(Driven* driven, NcclLanes* lanes) {
+  if (driven->lanes == nullptr) BeginLane(driven, lanes);
   if (driven->transfers == nullptr) {
-    NACRE_RETURN_IF_ERROR(Begin(driven, lanes));
+    if (!driven->helper_is_through) return CheckTime(*driven);
+    NACRE_RETURN_IF_ERROR(Begin(driven));
   }
   NcclLink* const link = driven->link.get();
   NcclTransfers& transfers = *driven->transfers;

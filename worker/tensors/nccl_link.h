@@ -2,8 +2,8 @@
 // thread drives them all: it joins, posts, looks for transfers that are
 // through, and gives up those that have failed or take too long. Senders and
 // receivers only leave their tensors here, so that no engine ever waits for a
-// peer. An abort may wait for all that its GPU does, another link's transfer
-// included: each has a thread of its own.
+// peer. To take memory of a GPU, and to abort, may wait for all that it does,
+// another link's transfer included: each link has a thread of its own for that.
 //
 // Thread-safe. Listeners are called on the links' thread.
 
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -104,13 +105,17 @@ class NcclLinks final : public SideLinks {
                 std::vector<std::unique_ptr<Driven>>* links,
                 std::vector<std::unique_ptr<Driven>>* ending)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Aborts it, on a thread of its own.
+  // Aborts it, by its helper.
   void BeginEnd(Driven* driven) ABSL_LOCKS_EXCLUDED(mu_);
   // New links, after a wait for something to do; false: the end.
   bool AwaitWork(bool is_busy, std::vector<std::unique_ptr<Driven>>* driven)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Drive(Driven* driven, NcclLanes* lanes);
-  absl::Status Begin(Driven* driven, NcclLanes* lanes);
+  // On its helper thread, one after the other.
+  void Help(Driven* driven, std::function<void()> work)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void BeginLane(Driven* driven, NcclLanes* lanes) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Begin(Driven* driven);
   absl::Status CheckTime(const Driven& driven) const;
 
   const std::unique_ptr<kernels::NcclApi> api_;

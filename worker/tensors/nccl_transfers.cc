@@ -15,8 +15,9 @@ NcclTransfers::~NcclTransfers() {
   if (lane_ != nullptr) lanes_->GiveBack(std::move(lane_));
 }
 
-absl::Status NcclTransfers::Open(const std::string& id) {
-  NACRE_ASSIGN_OR_RETURN(lane_, lanes_->Take());
+absl::Status NcclTransfers::Open(std::unique_ptr<NcclLane> lane,
+                                 const std::string& id) {
+  lane_ = std::move(lane);
   NACRE_ASSIGN_OR_RETURN(
       comm_, api_->CommInitRank(id, static_cast<int>(end_), /*ranks=*/2));
   return absl::OkStatus();

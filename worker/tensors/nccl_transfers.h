@@ -40,8 +40,9 @@ class NcclTransfers {
   // Of a slot of `lanes`.
   static size_t SlotBytes() { return sizeof(Header) + kMaxBytes; }
 
-  // Begins to join the peer. `id`: of GetUniqueId, the same at both ends.
-  absl::Status Open(const std::string& id);
+  // Begins to join the peer. `lane`: of `lanes`. `id`: of GetUniqueId, the same
+  // at both ends.
+  absl::Status Open(std::unique_ptr<NcclLane> lane, const std::string& id);
 
   // Ends what is under way; the last call but for the destructor. On any
   // thread. May wait until all that the device has been told to do has ended,

@@ -49,14 +49,17 @@ TEST_F(NcclLanesTest, OneWhoseStreamIsAtWorkIsNotTaken) {
   const std::string id = *api_->GetUniqueId();
   const auto receiver = *api_->CommInitRank(id, 1, 2);
   const auto sender = *api_->CommInitRank(id, 0, 2);
-  Lane lane = Take();
-  const NcclLane* const at_work = lane.get();
+  Lane lane = Take(), spare = Take();
+  const NcclLane* const idle = spare.get();
+  const kernels::NcclApi::Event mark = spare->slots[0].event;
   ASSERT_TRUE(
       api_->Recv(lane->slots[1].device, 16, 0, receiver, lane->stream).ok());
   EXPECT_TRUE(Eventually([&] { return *api_->CommIsIdle(receiver); }));
   lanes_.GiveBack(std::move(lane));
+  lanes_.GiveBack(std::move(spare));
+  EXPECT_TRUE(Eventually([&] { return *api_->EventIsDone(mark); }));
   Lane other = Take();
-  EXPECT_NE(other.get(), at_work);
+  EXPECT_EQ(other.get(), idle);
   lanes_.GiveBack(std::move(other));
   api_->CommAbort(receiver);
   api_->CommAbort(sender);

@@ -260,6 +260,25 @@ TEST_F(NcclLinkTest, TwoWhosePeersAreGoneEndBoth) {
   EXPECT_TRUE(Eventually([this] { return nccl_.num_aborts() == 2; }));
 }
 
+// A new one takes memory, which waits for all that the GPU does.
+TEST_F(NcclLinkTest, OneThatBeginsWhileAnotherWaitsForItsPeer) {
+  Start({kNever, absl::Milliseconds(200)});
+  AwaitUp();
+  ASSERT_TRUE(receiver_->Expect(12));
+  RecordingEnd other_sender, other_receiver;
+  const auto other = target_->Open(LinkEnd::kSender, "", &other_sender);
+  const auto peer =
+      draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
+  EXPECT_EQ(at_receiver_.AwaitFailure(),
+            absl::DeadlineExceededError("a transfer took over 200ms"));
+  EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
+  ASSERT_TRUE(other->Send(Wire(1)));
+  ASSERT_TRUE(peer->Expect(12));
+  other_receiver.AwaitReceived(1);
+  other->Close();
+  peer->Close();
+}
+
 // As a worker ends: nothing was given up before.
 TEST_F(NcclLinkTest, AWorkerEndsWithSeveralThatWait) {
   Start();

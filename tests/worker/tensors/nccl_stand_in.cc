@@ -89,12 +89,16 @@ class NcclStandIn::Api final : public kernels::NcclApi {
   Api(NcclStandIn* world, std::string version)
       : world_(world), version_(std::move(version)) {}
   ~Api() override {
+    absl::MutexLock lock(&mu_);
     EXPECT_TRUE(memory_.empty()) << "memory that was not freed";
   }
 
   std::string version() const override { return version_; }
   absl::Status BindThread() override {
-    thread_ = std::this_thread::get_id();
+    {
+      absl::MutexLock lock(&mu_);
+      threads_.insert(std::this_thread::get_id());
+    }
     return world_->Call();
   }
   absl::StatusOr<std::string> GetUniqueId() override {
@@ -213,7 +217,9 @@ class NcclStandIn::Api final : public kernels::NcclApi {
     return static_cast<NcclStandIn::Stream*>(stream);
   }
   void CheckThread() {
-    EXPECT_EQ(std::this_thread::get_id(), thread_) << "of another thread";
+    absl::MutexLock lock(&mu_);
+    EXPECT_EQ(threads_.count(std::this_thread::get_id()), 1u)
+        << "of a thread that is not bound";
   }
   absl::Status Call() {
     CheckThread();
@@ -237,11 +243,13 @@ class NcclStandIn::Api final : public kernels::NcclApi {
 
   absl::StatusOr<void*> Allocate(size_t bytes, bool is_device) {
     NACRE_RETURN_IF_ERROR(Call());
+    device_.AwaitIdle();
     world_->CountObjects(1);
     auto block = std::make_unique<Block>();
     block->bytes.resize(bytes);
     block->is_device = is_device;
     void* const data = block->bytes.data();
+    absl::MutexLock lock(&mu_);
     memory_[data] = std::move(block);
     return data;
   }
@@ -249,6 +257,7 @@ class NcclStandIn::Api final : public kernels::NcclApi {
     CheckThread();
     ExpectMemory(data, 1, is_device);
     device_.AwaitIdle();
+    absl::MutexLock lock(&mu_);
     memory_.erase(data);
     world_->CountObjects(-1);
   }
@@ -262,6 +271,7 @@ class NcclStandIn::Api final : public kernels::NcclApi {
   }
   // From the start of a block.
   void ExpectMemory(const void* data, size_t bytes, bool is_device) {
+    absl::MutexLock lock(&mu_);
     const auto it = memory_.find(data);
     if (it == memory_.end()) {
       ADD_FAILURE() << "memory that there is not";
@@ -278,9 +288,10 @@ class NcclStandIn::Api final : public kernels::NcclApi {
 
   NcclStandIn* const world_;
   const std::string version_;
-  std::thread::id thread_;
   Device device_;
-  std::map<const void*, std::unique_ptr<Block>> memory_;
+  absl::Mutex mu_;
+  std::set<std::thread::id> threads_ ABSL_GUARDED_BY(mu_);  // that are bound
+  std::map<const void*, std::unique_ptr<Block>> memory_ ABSL_GUARDED_BY(mu_);
   // Until the end: streams may still run what they were told to do with them.
   std::vector<std::unique_ptr<NcclStandIn::Comm>> aborted_;
 };

@@ -1,8 +1,9 @@
 // A NCCL, and the streams it works on, without a GPU: as kernels/nccl_api.h
 // says, with a thread for each stream, so that nothing is through when a call
-// returns. A send ends when its receive has it. What frees memory waits for all
-// that its device has to do. What is not allowed fails the test: a call on a
-// busy communicator, from another thread, or with memory of the wrong kind.
+// returns. A send ends when its receive has it. What takes or frees memory
+// waits for all that its device has to do. What is not allowed fails the test:
+// a call on a busy communicator, from a thread that is not bound, or with
+// memory of the wrong kind.
 //
 // It fails when asked to. Thread-safe; outlives the objects that it opens.
 

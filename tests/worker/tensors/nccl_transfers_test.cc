@@ -38,8 +38,10 @@ class TwoEnds {
   absl::Status Open() {
     for (const auto& api : apis_) NACRE_RETURN_IF_ERROR(api->BindThread());
     NACRE_ASSIGN_OR_RETURN(const std::string id, apis_[0]->GetUniqueId());
-    NACRE_RETURN_IF_ERROR(sender.Open(id));
-    return receiver.Open(id);
+    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<NcclLane> lane, lanes_[0].Take());
+    NACRE_RETURN_IF_ERROR(sender.Open(std::move(lane), id));
+    NACRE_ASSIGN_OR_RETURN(lane, lanes_[1].Take());
+    return receiver.Open(std::move(lane), id);
   }
 
   // Whether it can post, after a wait for that.
