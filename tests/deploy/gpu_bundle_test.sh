@@ -124,13 +124,18 @@ else
   (($? == 77)) || fail "parts did not end with 77: $(cat "$folder/said")"
   json_is "$folder/parts/summary.json" '{s["name"].split("_")[0].split("-")[0]
       for s in j["steps"]} == {"bench", "sanitize"}'
-  json_is "$folder/parts/summary.json" 'not {s["name"] for s in j["steps"]} & {
-      s["name"] for s in eval(open(sys.argv[1].replace(
-          "parts", "results")).read())["steps"]}'
+  json_is "$folder/results/summary.json" 'not {s["name"] for s in j["steps"]} & {
+      "sanitize-memcheck", "bench_gpu_70B"}'
   "$bundle/run.sh" --part speed "$folder/parts" >"$folder/said" 2>&1
   (($? == 1)) || fail "a part that there is not: no 1"
   grep -q "no part 'speed' (known: right fast models clean all)" \
     "$folder/said" || fail "no word of the parts: $(cat "$folder/said")"
+
+  env -i PATH=/usr/bin:/bin "$bundle/run.sh" --rehearse --part right --only inflate \
+    "$folder/nothing" >"$folder/said" 2>&1
+  (($? == 1)) || fail "a selection of nothing: no 1"
+  grep -q 'run.sh: no step of right has the name inflate' "$folder/said" ||
+    fail "no word of a selection of nothing: $(cat "$folder/said")"
 
   # Its command lines are good, and what fails is told.
   env -i PATH=/usr/bin:/bin HOME=/ "$bundle/run.sh" --rehearse \
