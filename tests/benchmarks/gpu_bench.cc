@@ -169,6 +169,7 @@ absl::StatusOr<Json> RunGpuBench(const GpuBenchPlan& plan,
   };
   add("attention", BenchGpuAttention(bench, "f32"));
   add("attention", BenchGpuAttention(bench, "bf16"));
+  json["small_kernels"] = BenchGpuRows(bench);
   json["sampling"] = BenchGpuSampling(bench);
   json["models"] = Json::array();
   for (const GpuModel& model : plan.models) {

@@ -1,7 +1,7 @@
 // The parts of bench_gpu, which prints tables and collects JSON: decoding and
-// prompts of whole models, attention, drawing tokens; each against what the
-// same GPU does at most in the same run. Works on the emulated device, too,
-// where only what is counted and compared means something.
+// prompts of whole models, attention, small kernels, drawing tokens; each
+// against what the same GPU does at most in the same run. Works on the emulated
+// device, too, where only what is counted and compared means something.
 //
 // Single-threaded.
 
@@ -94,6 +94,7 @@ nlohmann::ordered_json BenchGpuModel(const GpuBench& bench,
 nlohmann::ordered_json BenchGpuAttention(const GpuBench& bench,
                                          const std::string& kv_type);
 nlohmann::ordered_json BenchGpuSampling(const GpuBench& bench);
+nlohmann::ordered_json BenchGpuRows(const GpuBench& bench);
 
 }  // namespace nacre::model
 

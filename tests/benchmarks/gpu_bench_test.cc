@@ -59,6 +59,9 @@ TEST_F(GpuBenchTest, MeasuresEveryPart) {
     EXPECT_EQ(attention["cases"].size(), 4u);
   }
   EXPECT_EQ((*json)["sampling"]["cases"].size(), 4 * plan.rows.size());
+  const auto& small = (*json)["small_kernels"]["cases"];
+  EXPECT_EQ(small.size(), 3 * (plan.rows.size() + plan.prompts.size()));
+  for (const auto& kernel : small) EXPECT_GT(kernel["seconds"], 0) << kernel;
 }
 
 TEST_F(GpuBenchTest, SaysWhatThereWasNoTimeFor) {
