@@ -51,6 +51,7 @@ absl::StatusOr<std::vector<std::string>> ExchangeTexts(NodeLink* link,
     NACRE_RETURN_IF_ERROR(link->Receive(0, those_of_all, all.data()));
   }
   std::vector<std::string> texts;
+  texts.reserve(static_cast<size_t>(link->nodes()));
   for (int node = 0; node < link->nodes(); ++node) {
     texts.push_back(TakeText(of_node(node)));
   }

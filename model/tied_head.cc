@@ -14,7 +14,7 @@
 namespace nacre::model {
 namespace {
 
-constexpr int kRowsAtOnce = 256;
+constexpr int kTiedRowsAtOnce = 256;
 
 float ValueAt(kernels::DType dtype, const char* bytes, size_t index) {
   if (dtype == kernels::DType::kF32) {
@@ -57,8 +57,8 @@ absl::Status CheckTiedHead(const Checkpoint& checkpoint,
                          checkpoint.Rows(table, rows, cols));
   const size_t width = static_cast<size_t>(cols);
   std::vector<char> scratch[2];
-  for (int first = 0; first < rows; first += kRowsAtOnce) {
-    const int count = std::min(kRowsAtOnce, rows - first);
+  for (int first = 0; first < rows; first += kTiedRowsAtOnce) {
+    const int count = std::min(kTiedRowsAtOnce, rows - first);
     const auto* ones =
         static_cast<const char*>(one.source->Read(first, count, &scratch[0]));
     const auto* others =

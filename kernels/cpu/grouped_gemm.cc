@@ -172,7 +172,8 @@ struct StoreWeights {
   float* out;
 
   HWY_INLINE void Take(int input, int, VF32 weights) {
-    hn::Store(weights, F32(), out + input * kUnitVectors * FloatLanes());
+    hn::Store(weights, F32(),
+              out + size_t{kUnitVectors} * FloatLanes() * input);
   }
 };
 

@@ -38,7 +38,7 @@ void StoreBlock(const WeightGroups& groups, const GroupedLayout& layout,
   }
   uint32_t words[kMaxPieceWords];
   for (int i = 0; i < groups.block / kPieceInputs; ++i) {
-    PackPiece(groups, split.integers + i * kPieceInputs, words);
+    PackPiece(groups, split.integers + std::ptrdiff_t{kPieceInputs} * i, words);
     char* const out = to + layout.pieces + i * layout.piece_bytes;
     for (int w = 0; w < groups.low_bits + groups.high_bits; ++w) {
       std::memcpy(out + sizeof(uint32_t) * (w * outputs + output), &words[w],
@@ -222,7 +222,8 @@ void GroupedMatrix::AddDecoded(const Part& part, const char* unit,
                                const float* activations,
                                const RowTiling& tiling, int tile_begin,
                                int tile_end, float* sums) const {
-  alignas(64) float weights[kPiecesTogether * kPieceInputs * kMaxUnitOutputs];
+  alignas(64) float
+      weights[size_t{kPiecesTogether} * kPieceInputs * kMaxUnitOutputs];
   const size_t outputs = unit_outputs();
   const int first_row = tiling.begin(tile_begin);
   GemmSegment segment = {};
@@ -230,11 +231,12 @@ void GroupedMatrix::AddDecoded(const Part& part, const char* unit,
   segment.ahead = segment.weights;
   int decoded = 0;  // pieces
   const auto add = [&](const GroupedPiece& piece, int input) {
-    part.kernels.decode(piece, weights + decoded * kPieceInputs * outputs);
+    part.kernels.decode(
+        piece, weights + outputs * kPieceInputs * static_cast<size_t>(decoded));
     const int end = input + kPieceInputs;
     if (++decoded < kPiecesTogether && end < cols_) return;
     const int begin = end - decoded * kPieceInputs;
-    segment.cells = static_cast<size_t>(decoded * kPieceCells);
+    segment.cells = static_cast<size_t>(decoded) * kPieceCells;
     for (int tile = tile_begin; tile < tile_end; ++tile) {
       const int rows = tiling.size(tile);
       segment.x = reinterpret_cast<const char*>(
