@@ -15,9 +15,10 @@
 //
 // Outputs come in pairs, `pairs_apart` from each other: o and o + pairs_apart,
 // of every 2 pairs_apart outputs. A tile has 8 pairs that follow each other, so
-// that who has a tile has both of a pair. Of gate and up, stacked, pairs_apart
-// is half of the outputs; of heads whose halves turn, half of head_dim. Where
-// nothing asks for pairs it is 8: the 16 outputs of a tile follow each other.
+// that a block with a tile has both outputs of a pair. Of gate and up, stacked,
+// pairs_apart is half of the outputs; of heads whose halves turn, half of
+// head_dim. Where nothing asks for pairs it is 8: the 16 outputs of a tile
+// follow each other.
 //
 // A block of bf16 is 2048 bytes, as it lies in shared memory. It has 16 outputs
 // of 128 bytes, the 16-byte vectors of each swapped by its number (Bf16Slot).

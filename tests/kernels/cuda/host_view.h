@@ -104,7 +104,8 @@ class HostView : public Backend {
                    const float* sin, absl::Span<const RowContext> contexts,
                    const KvLayer& layer) override;
   // These two bring back what stands in scratch.gate_up, unless it is null, and
-  // in the places of keys and values of qkv: as it was, if nobody wrote there.
+  // in the places of keys and values of qkv: what was there before, if no
+  // kernel wrote it.
   void NormSiluMatMulAdd(const NormedRows& in, const PackedMatrix& gate_up,
                          const PackedMatrix& down, const float* residual,
                          const GateScratch& scratch, float* y) override;

@@ -82,7 +82,8 @@ TEST_F(NcclLanesTest, OneThatLacksSomethingIsCompletedLater) {
   lanes_.GiveBack(std::move(lane));
 }
 
-// Its stream may still be at work: nobody has it, and it is freed at the end.
+// Its stream may still be at work. So no link takes it, and the lanes free it
+// with themselves.
 TEST_F(NcclLanesTest, OneWhoseEndCannotBeMarkedIsNotTaken) {
   Lane lane = Take();
   const NcclLane* const unmarked = lane.get();

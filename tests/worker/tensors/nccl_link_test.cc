@@ -95,6 +95,12 @@ class NcclLinkTest : public ::testing::Test {
     receiver_ =
         draft_->Open(LinkEnd::kReceiver, at_sender_.AwaitId(), &at_receiver_);
   }
+  // A second link between the two.
+  void StartOther() {
+    other_sender_ = target_->Open(LinkEnd::kSender, "", &at_other_sender_);
+    other_receiver_ = draft_->Open(
+        LinkEnd::kReceiver, at_other_sender_.AwaitId(), &at_other_receiver_);
+  }
   void AwaitUp() {
     EXPECT_TRUE(Eventually(
         [this] { return at_receiver_.ups() == 1 && at_sender_.ups() == 1; }));
@@ -106,8 +112,10 @@ class NcclLinkTest : public ::testing::Test {
 
   NcclStandIn nccl_;
   RecordingEnd at_sender_, at_receiver_;
+  RecordingEnd at_other_sender_, at_other_receiver_;
   std::unique_ptr<NcclLinks> target_, draft_;
   std::shared_ptr<SideLink> sender_, receiver_;
+  std::shared_ptr<SideLink> other_sender_, other_receiver_;
 };
 
 TEST_F(NcclLinkTest, WhatIsSentIsReceivedInOrder) {
@@ -221,22 +229,19 @@ TEST_F(NcclLinkTest, EachLinkIsOnItsOwn) {
   AwaitUp();
   RecordingEnd alone;
   const auto bad = draft_->Open(LinkEnd::kReceiver, "", &alone);
-  RecordingEnd other_sender, other_receiver;
-  const auto other = target_->Open(LinkEnd::kSender, "", &other_sender);
-  const auto peer =
-      draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
-  EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
+  StartOther();
+  EXPECT_TRUE(Eventually([&] { return at_other_receiver_.ups() == 1; }));
   bad->Close();
-  ASSERT_TRUE(other->Send(Wire(1)));
-  ASSERT_TRUE(peer->Expect(12));
+  ASSERT_TRUE(other_sender_->Send(Wire(1)));
+  ASSERT_TRUE(other_receiver_->Expect(12));
   ASSERT_TRUE(sender_->Send(Wire(2)));
   ASSERT_TRUE(receiver_->Expect(12));
-  other_receiver.AwaitReceived(1);
+  at_other_receiver_.AwaitReceived(1);
   at_receiver_.AwaitReceived(1);
-  EXPECT_EQ(other_receiver.received()[0], ValuesOf(Numbered(1)));
+  EXPECT_EQ(at_other_receiver_.received()[0], ValuesOf(Numbered(1)));
   EXPECT_EQ(at_receiver_.received()[0], ValuesOf(Numbered(2)));
-  other->Close();
-  peer->Close();
+  other_sender_->Close();
+  other_receiver_->Close();
 }
 
 // Both wait on one GPU for peers that send nothing. To end either waits for all
@@ -244,16 +249,13 @@ TEST_F(NcclLinkTest, EachLinkIsOnItsOwn) {
 TEST_F(NcclLinkTest, TwoWhosePeersAreGoneEndBoth) {
   const NcclLinks::Options options = {kNever, absl::Milliseconds(200)};
   Start(options);
-  RecordingEnd other_sender, other_receiver;
-  const auto other = target_->Open(LinkEnd::kSender, "", &other_sender);
-  const auto peer =
-      draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
+  StartOther();
   AwaitUp();
-  EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return at_other_receiver_.ups() == 1; }));
   // Together, so that both are under way when the first is given up.
   ASSERT_TRUE(receiver_->Expect(12));
-  ASSERT_TRUE(peer->Expect(12));
-  for (RecordingEnd* const end : {&at_receiver_, &other_receiver}) {
+  ASSERT_TRUE(other_receiver_->Expect(12));
+  for (RecordingEnd* const end : {&at_receiver_, &at_other_receiver_}) {
     EXPECT_EQ(end->AwaitFailure(),
               absl::DeadlineExceededError("a transfer took over 200ms"));
   }
@@ -265,31 +267,21 @@ TEST_F(NcclLinkTest, OneThatBeginsWhileAnotherWaitsForItsPeer) {
   Start({kNever, absl::Milliseconds(200)});
   AwaitUp();
   ASSERT_TRUE(receiver_->Expect(12));
-  RecordingEnd other_sender, other_receiver;
-  const auto other = target_->Open(LinkEnd::kSender, "", &other_sender);
-  const auto peer =
-      draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
+  StartOther();
   EXPECT_EQ(at_receiver_.AwaitFailure(),
             absl::DeadlineExceededError("a transfer took over 200ms"));
-  EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
-  ASSERT_TRUE(other->Send(Wire(1)));
-  ASSERT_TRUE(peer->Expect(12));
-  other_receiver.AwaitReceived(1);
-  other->Close();
-  peer->Close();
+  // Up: a first transfer has gone through.
+  EXPECT_TRUE(Eventually([&] { return at_other_receiver_.ups() == 1; }));
 }
 
 // As a worker ends: nothing was given up before.
 TEST_F(NcclLinkTest, AWorkerEndsWithSeveralThatWait) {
   Start();
-  RecordingEnd other_sender, other_receiver;
-  const auto other = target_->Open(LinkEnd::kSender, "", &other_sender);
-  const auto peer =
-      draft_->Open(LinkEnd::kReceiver, other_sender.AwaitId(), &other_receiver);
+  StartOther();
   AwaitUp();
-  EXPECT_TRUE(Eventually([&] { return other_receiver.ups() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return at_other_receiver_.ups() == 1; }));
   ASSERT_TRUE(receiver_->Expect(12));
-  ASSERT_TRUE(peer->Expect(12));
+  ASSERT_TRUE(other_receiver_->Expect(12));
   EXPECT_TRUE(Eventually([this] { return nccl_.num_transfers() == 2; }));
   draft_ = nullptr;
   EXPECT_EQ(nccl_.num_aborts(), 2);
