@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "model/expected_tensors.h"
 #include "model/quantized/dequantize.h"
+#include "tests/benchmarks/random_llama.h"
 #include "tests/testing/gguf_checkpoint.h"
 #include "tests/testing/gguf_writer.h"
 
@@ -51,16 +52,6 @@ std::string RandomBlocks(const BlockType& type, size_t values, float largest,
     store(largest * type.offset_scale, at + type.offset_scale_at);
   }
   return bytes;
-}
-
-std::vector<ExpectedTensor> AllTensors(const ModelConfig& config) {
-  const auto outside = ExpectedTensors::OutsideLayers(config);
-  std::vector<ExpectedTensor> tensors(outside.begin(), outside.end());
-  for (int i = 0; i < config.num_hidden_layers; ++i) {
-    const auto layer = ExpectedTensors::OfLayer(config, i);
-    tensors.insert(tensors.end(), layer.begin(), layer.end());
-  }
-  return tensors;
 }
 
 std::string RandomBytes(const ModelConfig& config, const BlockType& type,

@@ -70,7 +70,15 @@ std::vector<char> RandomBytes(size_t bytes, kernels::DType dtype, float center,
   return values;
 }
 
-std::vector<ExpectedTensor> Tensors(const ModelConfig& config) {
+size_t BytesOf(const std::vector<int64_t>& size, kernels::DType dtype) {
+  size_t bytes = kernels::SizeOf(dtype);
+  for (const int64_t each : size) bytes *= static_cast<size_t>(each);
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<ExpectedTensor> AllTensors(const ModelConfig& config) {
   const auto outside = ExpectedTensors::OutsideLayers(config);
   std::vector<ExpectedTensor> tensors(outside.begin(), outside.end());
   for (int i = 0; i < config.num_hidden_layers; ++i) {
@@ -79,14 +87,6 @@ std::vector<ExpectedTensor> Tensors(const ModelConfig& config) {
   }
   return tensors;
 }
-
-size_t BytesOf(const std::vector<int64_t>& size, kernels::DType dtype) {
-  size_t bytes = kernels::SizeOf(dtype);
-  for (const int64_t each : size) bytes *= static_cast<size_t>(each);
-  return bytes;
-}
-
-}  // namespace
 
 LlamaShape ShapeOfWidth(int hidden, int layers, int vocab, int context) {
   return {.hidden = hidden,
@@ -101,7 +101,7 @@ LlamaShape ShapeOfWidth(int hidden, int layers, int vocab, int context) {
 
 double MatrixWeights(const ModelConfig& config) {
   double weights = 1.0 * config.vocab_size * config.hidden_size;  // the head
-  for (const ExpectedTensor& tensor : Tensors(config)) {
+  for (const ExpectedTensor& tensor : AllTensors(config)) {
     if (tensor.shape.size() != 2) continue;
     switch (tensor.role) {
       case TensorRole::kEmbedding:
@@ -132,7 +132,7 @@ RandomLlama::RandomLlama(std::string config_json, kernels::DType dtype)
   NACRE_CHECK(dtype == kernels::DType::kBF16 || dtype == kernels::DType::kF32,
               "weights of another type");
   size_t largest = 0;
-  for (const ExpectedTensor& tensor : Tensors(config_)) {
+  for (const ExpectedTensor& tensor : AllTensors(config_)) {
     largest = std::max(largest, BytesOf(tensor.shape, dtype));
   }
   // So that what goes through a matrix keeps its size, about.
@@ -160,7 +160,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> RandomLlama::Load(
     kernels::Backend* backend, const ModelOptions& options) const {
   std::map<std::string, Tensor> tensors;
   size_t matrices = 0;
-  for (const ExpectedTensor& tensor : Tensors(config_)) {
+  for (const ExpectedTensor& tensor : AllTensors(config_)) {
     tensors[tensor.name] = {dtype_, tensor.shape, Bytes(tensor, &matrices)};
   }
   return CreateModel(config_, config_json_, Checkpoint::OfTensors(tensors),
@@ -170,14 +170,14 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> RandomLlama::Load(
 absl::Status RandomLlama::Write(const std::string& dir) const {
   NACRE_RETURN_IF_ERROR(WriteFile(dir + "/config.json", config_json_));
   std::vector<TensorSpec> specs;
-  for (const ExpectedTensor& tensor : Tensors(config_)) {
+  for (const ExpectedTensor& tensor : AllTensors(config_)) {
     specs.push_back({tensor.name, dtype_, tensor.shape});
   }
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<SafetensorsWriter> writer,
       SafetensorsWriter::Create(dir + "/model.safetensors", specs));
   size_t matrices = 0;
-  for (const ExpectedTensor& tensor : Tensors(config_)) {
+  for (const ExpectedTensor& tensor : AllTensors(config_)) {
     const absl::string_view bytes = Bytes(tensor, &matrices);
     NACRE_RETURN_IF_ERROR(writer->Append(bytes.data(), bytes.size()));
   }

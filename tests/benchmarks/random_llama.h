@@ -1,7 +1,7 @@
 // A model of random weights for benchmarks, a Llama or of any family that
-// model/families.h has, as a checkpoint in memory: all
-// tensors are views of one buffer that is as large as the largest of them, each
-// begins somewhere else in it. So a model of any number of layers is there at
+// model/families.h has, as a checkpoint in memory: all tensors are views of one
+// buffer that is as large as the largest of them, each begins somewhere else in
+// it. So a model of any number of layers is there at
 // once, and a backend that packs weights copies them as it does real ones.
 //
 // Thread-compatible.
@@ -42,6 +42,10 @@ LlamaShape ShapeOfWidth(int hidden, int layers, int vocab, int context);
 // Elements of all matrices that a row goes through: every one but the
 // embeddings, of experts those that a row goes to.
 double MatrixWeights(const ModelConfig& config);
+
+// What its checkpoint has: embedding, head and norms outside of layers first,
+// then each layer's.
+std::vector<ExpectedTensor> AllTensors(const ModelConfig& config);
 
 class RandomLlama {
  public:
