@@ -28,10 +28,6 @@ namespace nacre::kernels {
 inline constexpr int kUnitVectors = 4;
 inline constexpr int kDenseCellInputs = 8;
 
-using PackActivationTiles = void (*)(const float* x, const RowTiling& tiling,
-                                     int tile_begin, int tile_end, int cols,
-                                     void* out);
-
 struct GemmKernels {
   int lanes;  // L
   // Rows of a tile at most.

@@ -18,6 +18,7 @@
 #include <cstring>
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#include "kernels/cpu/interleave_rows-inl.h"
 #include "kernels/cpu/pair_products-inl.h"
 
 namespace nacre::kernels {
@@ -28,19 +29,15 @@ template <int kRows>
 void PackTile(const float* x, size_t cols, uint32_t* out) {
   const size_t pairs =
       (cols + kDenseCellInputs - 1) / kDenseCellInputs * kCellPairs;
-  for (int row = 0; row < kRows; ++row, x += cols) {
-    for (size_t pair = 0; pair < pairs; pair += kPairLanes / 2) {
-      const size_t left = cols - std::min(cols, 2 * pair);
-      const auto mask = static_cast<__mmask16>(
-          left >= kPairLanes ? 0xFFFF : (1u << left) - 1);
-      alignas(32) uint32_t words[kPairLanes / 2];
-      _mm256_store_si256(reinterpret_cast<__m256i*>(words),
-                         (__m256i)_mm512_cvtneps_pbh(
-                             _mm512_maskz_loadu_ps(mask, x + 2 * pair)));
-      uint32_t* to = out + pair * kRows + row;
-      const size_t count = std::min<size_t>(kPairLanes / 2, pairs - pair);
-      for (size_t i = 0; i < count; ++i, to += kRows) *to = words[i];
-    }
+  for (size_t pair = 0; pair < pairs; pair += kRowWords) {
+    const __mmask16 mask = FirstLanes(cols - std::min(cols, 2 * pair));
+    const float* const from = x + 2 * pair;
+    StoreInterleaved<kRows>(
+        [&](int row) {
+          return (__m256i)_mm512_cvtneps_pbh(
+              _mm512_maskz_loadu_ps(mask, from + row * cols));
+        },
+        std::min(kRowWords, pairs - pair), out + pair * kRows);
   }
 }
 

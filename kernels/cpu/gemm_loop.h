@@ -57,6 +57,11 @@ struct CellDefaults {
   }
 };
 
+// Packs tiles [tile_begin, tile_end) of x [rows, cols].
+using PackActivationTiles = void (*)(const float* x, const RowTiling& tiling,
+                                     int tile_begin, int tile_end, int cols,
+                                     void* out);
+
 // One product y = x W^T over packed operands.
 struct GemmArgs {
   const char* weights = nullptr;      // 64-byte aligned

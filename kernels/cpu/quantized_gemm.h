@@ -64,6 +64,10 @@ struct QuantizedGemmKernels {
   float (*weights_int4)(const float* values, int8_t* out);
   void (*multiply_int8)(const GemmArgs& args, int unit_begin, int unit_end);
   void (*multiply_int4)(const GemmArgs& args, int unit_begin, int unit_end);
+  // Packs tiles [tile_begin, tile_end) of x [rows, cols], quantized; null where
+  // `quantize` does it.                         out [rows, cells * kRowBytes]
+  PackActivationTiles pack_int8 = nullptr;
+  PackActivationTiles pack_int4 = nullptr;
 };
 
 // The table of the best target that this CPU supports.
@@ -74,6 +78,8 @@ QuantizedGemmKernels PortableQuantizedGemmKernels();
 // The products with AVX-512 VNNI; false, and `kernels` as it was, on a CPU
 // without it.
 bool UseVnniKernels(QuantizedGemmKernels* kernels);
+// Their activations; only where the CPU has it.
+void UseVnniPacking(QuantizedGemmKernels* kernels);
 // The same with AVX2.
 bool UseAvx2Kernels(QuantizedGemmKernels* kernels);
 // The same with the dot products of Armv8.2.

@@ -17,9 +17,10 @@
 #include "kernels/cpu/gemm_loop.h"
 #include "kernels/cpu/quantized_runs.h"
 
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+
 namespace nacre::kernels {
 namespace {
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 
 // Steps that are one piece of code: in a loop around single steps GCC copies
 // every accumulator every time.
@@ -161,16 +162,21 @@ struct VnniCode {
   }
 };
 
-HWY_POP_ATTRIBUTES
 }  // namespace
+}  // namespace nacre::kernels
+HWY_POP_ATTRIBUTES
+
+namespace nacre::kernels {
 
 bool UseVnniKernels(QuantizedGemmKernels* kernels) {
   const bool supported = __builtin_cpu_supports("avx512vnni") &&
                          __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512dq") &&
                          __builtin_cpu_supports("avx512vl");
-  if (supported) UseProductsOf<VnniCode>(kernels);
-  return supported;
+  if (!supported) return false;
+  UseProductsOf<VnniCode>(kernels);
+  UseVnniPacking(kernels);
+  return true;
 }
 
 }  // namespace nacre::kernels

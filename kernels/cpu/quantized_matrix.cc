@@ -176,6 +176,12 @@ void QuantizedMatrix::PackRow(const float* values, int i, int tile_rows,
 void QuantizedMatrix::PackActivations(const float* x, int rows, int tile_begin,
                                       int tile_end, void* packed) const {
   const RowTiling tiling(rows, kQuantizedTileRows);
+  const PackActivationTiles pack =
+      type_ == WeightType::kInt8 ? kernels_.pack_int8 : kernels_.pack_int4;
+  if (pack != nullptr) {
+    pack(x, tiling, tile_begin, tile_end, cols_, packed);
+    return;
+  }
   for (int tile = tile_begin; tile < tile_end; ++tile) {
     const int begin = tiling.begin(tile);
     char* const out = static_cast<char*>(packed) + ActivationBytes(begin);

@@ -214,8 +214,10 @@ int Main(int argc, char** argv) {
   kernels::ThreadPool threads(flags.cpus);
   kernels::ReadBandwidth read(*backend, &threads, size_t{512} << 20);
   std::vector<double> peaks;
+  std::vector<double> hand_overs;
   for (int repetition = 0; repetition < flags.repetitions; ++repetition) {
     read.MeasureOnce();
+    hand_overs.push_back(kernels::HandOverSeconds(&threads));
     bench.Step(row_counts[0]);  // so that the next finds caches as others do
     for (size_t c = 0; c < row_counts.size(); ++c) {
       times[c].push_back(bench.Step(row_counts[c]));
@@ -226,13 +228,17 @@ int Main(int argc, char** argv) {
     }
   }
   const double bandwidth = read.bytes_per_second();
+  const double hand_over = Median(hand_overs);
   const double one_row = Median(times[0]);
   nlohmann::json json = {
-      {"weights", flags.weights},     {"backend", backend->description()},
-      {"threads", flags.cpus.size()}, {"context", flags.context},
-      {"step_bytes", bytes},          {"read_bytes_per_second", bandwidth}};
-  std::printf("read bandwidth %.1f GB/s, context %d\n", bandwidth * 1e-9,
-              flags.context);
+      {"weights", flags.weights},      {"backend", backend->description()},
+      {"threads", flags.cpus.size()},  {"context", flags.context},
+      {"step_bytes", bytes},           {"read_bytes_per_second", bandwidth},
+      {"hand_over_seconds", hand_over}};
+  std::printf(
+      "read bandwidth %.1f GB/s, a task to all threads and back %.2f us, "
+      "context %d\n",
+      bandwidth * 1e-9, hand_over * 1e6, flags.context);
   std::printf("%6s %10s %8s %10s %9s %10s\n", "rows", "ms", "GB/s", "% of read",
               "to 1 row", "rows/s");
   for (size_t c = 0; c < row_counts.size(); ++c) {

@@ -160,5 +160,16 @@ double MultiplyAddPeak(ThreadPool* threads, int repetitions) {
   return Median(rates);
 }
 
+double HandOverSeconds(ThreadPool* threads) {
+  constexpr int kTasks = 100;
+  std::vector<double> seconds;
+  for (int i = 0; i < kTasks; ++i) {
+    const double start = Seconds();
+    threads->Run([](int) {});
+    seconds.push_back(Seconds() - start);
+  }
+  return Median(seconds);
+}
+
 }  // namespace nacre::kernels
 #endif  // HWY_ONCE

@@ -52,6 +52,10 @@ class ReadBandwidth {
 // median of `repetitions`.
 double MultiplyAddPeak(ThreadPool* threads, int repetitions);
 
+// Until a task of nothing has been given to all threads and is done: tells
+// cores that share a cache from those that do not.
+double HandOverSeconds(ThreadPool* threads);
+
 }  // namespace nacre::kernels
 
 #endif  // TESTS_BENCHMARKS_MACHINE_LIMITS_H_

@@ -163,6 +163,50 @@ TEST_P(CpuQuantizedTest, ActivationsAreQuantizedAsDefined) {
   EXPECT_EQ(actual, expected);
 }
 
+// Byte by byte what packing one group at a time gives.
+TEST_P(CpuQuantizedTest, TilesArePackedAsTheirGroups) {
+  QuantizedGemmKernels kernels = ChooseQuantizedGemmKernels();
+  if (kernels.pack_int8 == nullptr) GTEST_SKIP() << "packed by groups alone";
+  const auto pack = [&](const std::vector<float>& x, int rows, int cols) {
+    const std::vector<float> values(static_cast<size_t>(cols), 1.0f);
+    const HostMatrix w = {DType::kF32, values.data(), 1, cols};
+    const auto run_all = [](int count, absl::FunctionRef<void(int, int)> task) {
+      task(0, count);
+    };
+    HostArena memory;
+    const auto matrix = QuantizedMatrix::Create(
+        StackedWeights({&w, 1}),
+        type() == "int8" ? WeightType::kInt8 : WeightType::kInt4, kernels,
+        RunRanges(run_all), &memory);
+    EXPECT_TRUE(matrix.ok()) << matrix.status();
+    std::vector<char> packed((*matrix)->ActivationBytes(rows));
+    (*matrix)->PackActivations(x.data(), rows, 0, (*matrix)->num_tiles(rows),
+                               packed.data());
+    return packed;
+  };
+  QuantizedGemmKernels by_groups = kernels;
+  by_groups.pack_int8 = by_groups.pack_int4 = nullptr;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const int rows : {1, 2, 3, 4, 5, 6, 7, 11}) {
+    for (const int cols : {1, 15, 31, 32, 63, 64, 100, 172, 256}) {
+      for (const float magnitude : {1.0f, 1e38f, 1e-30f, 1e-38f, 0.0f}) {
+        auto x = RandomFloats(rows * cols, rows + cols, magnitude);
+        x[x.size() / 2] *= -3.0f;  // infinite, if it was at the end
+        if (cols == 100) {
+          x[7] = kInfinity;
+          x[x.size() - 1] = std::numeric_limits<float>::quiet_NaN();
+          x[x.size() / 3] = -kInfinity;
+        }
+        const auto actual = pack(x, rows, cols);
+        std::swap(kernels, by_groups);
+        EXPECT_EQ(actual, pack(x, rows, cols))
+            << rows << " x " << cols << ", " << magnitude;
+        std::swap(kernels, by_groups);
+      }
+    }
+  }
+}
+
 TEST_P(CpuQuantizedTest, WhatIsNotFiniteSpoilsItsRowOnly) {
   const int cols = 100;
   const UnalignedMatrix w(RandomFloats(5 * cols, 2), 5, cols, DType::kF32);
