@@ -23,7 +23,7 @@ namespace nacre::kernels {
 namespace {
 
 // Steps that are one piece of code: in a loop around single steps GCC copies
-// every accumulator every time.
+// every accumulator every time. (Zen 5: a fifth of the time of 8 rows in int8.)
 constexpr int kStepsUnrolled = 4;
 constexpr int kPanels = 2;  // vectors of outputs in a unit
 
@@ -126,6 +126,7 @@ struct VnniCode {
         }
       }
       for (int first = 0; first < Cells::kSteps; first += kStepsUnrolled) {
+        HWY_UNROLL(4)
         for (int i = 0; i < kStepsUnrolled; ++i) {
           AddStep<Cells, kRows, kLines>(w, x + size_t{4} * (first + i) * kRows,
                                         ahead, kFar, integers);
