@@ -235,6 +235,7 @@ TESTED_BY = {
     "kernels/cpu/grouped_gemm.cc": "tests/kernels/cpu_grouped_test.cc",
     "kernels/cpu/grouped_matrix.cc": "tests/kernels/cpu_grouped_test.cc",
     "kernels/cpu/quantized_gemm.cc": "tests/kernels/cpu_quantized_test.cc",
+    "kernels/cpu/quantized_pack_vnni.cc": "tests/kernels/cpu_quantized_test.cc",
     **{f"kernels/cpu/quantized_gemm_{cpu}.cc":
            "tests/kernels/cpu_quantized_test.cc"
        for cpu in ("avx2", "dotprod", "neon", "vnni")},
