@@ -72,6 +72,22 @@ absl::Status CheckPersistent(const BackendOptions& options, WeightType weights,
   return absl::OkStatus();
 }
 
+// Likewise what can have no attention by warpgroups.
+absl::Status CheckWarpgroups(const BackendOptions& options, DType kv_type) {
+  if (!options.warpgroup_attention) return absl::OkStatus();
+  if (options.kind != "cuda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--warpgroup-attention needs --backend cuda, it is ", options.kind));
+  }
+  if (kv_type != DType::kBF16) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--warpgroup-attention needs bf16 keys and values, --kv-type is ",
+        options.kv_type,
+        options.kv_type == "auto" ? ", f32 for this checkpoint" : ""));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckPrefill(const BackendOptions& options) {
@@ -103,6 +119,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
   NACRE_RETURN_IF_ERROR(CheckCores(options.cpus));
   NACRE_RETURN_IF_ERROR(CheckPrefill(options));
   NACRE_RETURN_IF_ERROR(CheckPersistent(options, weight_type, kv_type));
+  NACRE_RETURN_IF_ERROR(CheckWarpgroups(options, kv_type));
   const bool on_host = options.kind == "reference" || options.kind == "cpu";
   if (on_host && weight_type == WeightType::kFp8) {
     return absl::UnimplementedError(absl::StrCat(
@@ -133,6 +150,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     cuda.graphs = options.graphs;
     cuda.fusion = options.fusion;
     cuda.persistent = options.persistent;
+    cuda.warpgroup_attention = options.warpgroup_attention;
     cuda.cublas_prompts = options.prefill == kCublasPrefill;
     cuda.cublas_library = options.cublas_library;
     return CreateCudaBackend(

@@ -52,6 +52,8 @@ struct BackendOptions {
   bool fusion = true;
   // Likewise: steps of one or few rows as one kernel where they can be.
   bool persistent = false;
+  // Likewise: attention of prompts by warpgroups where they have the kernel.
+  bool warpgroup_attention = false;
   // What multiplies rows of prompts: "own", as all others, or "cublas"
   // (kernels/prompt_products.h), of cuda only; and cublasLt's file. Empty: the
   // machine's.

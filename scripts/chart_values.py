@@ -321,6 +321,12 @@ REFUSED = [
         "backend": "cuda", "kv-type": "f32", "persistent-steps": "on"},
         "gpu": {"count": 1}}},
      ["draft.flags.persistent-steps is on, but draft.flags.kv-type is f32"]),
+    ({"target": {"flags": {"warpgroup-attention": "on"}}},
+     ["target.flags.warpgroup-attention is on, but target.flags.backend is cpu"]),
+    ({"target": {"flags": {
+        "backend": "cuda", "kv-type": "f32", "warpgroup-attention": "on"},
+        "gpu": {"count": 1}}},
+     ["target.flags.warpgroup-attention is on, but target.flags.kv-type is f32"]),
     ({"target": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "kv-type": "int8"}}},
      ["target.flags.kv-type is int8, but target.flags.backend is cuda"]),
     ({"draft": {"gpu": {"count": 1}, "flags": {"backend": "cuda", "prefix-cache-size": "4G"}}},

@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention_merge.cuh"
 #include "kernels/cuda/attention_stream.cuh"
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/attention_wide.h"
 #include "kernels/cuda/kv_address.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/primitives.cuh"
@@ -365,6 +366,9 @@ size_t MostSharedBytes() {
 template <int kDims>
 cudaError_t AttendWhole(const Queue& queue, const AttentionArgs& args) {
   const size_t most = MostSharedBytes();
+  if (args.wide && TakesWideAttention(args, most)) {
+    return AttendWide(queue, args);
+  }
   if (StreamBlock<8, kDims>::Bytes(true) <= most) {
     return AttendStream<true, 8, kDims>(queue, args);
   }

@@ -82,6 +82,8 @@ struct AttentionArgs {
   // Whether a block takes all splits of a tile. For many full tiles without
   // tails, of a bf16 cache with a head_dim of at most kMostWholeHeadDim.
   bool whole = false;
+  // Whether of these warpgroups take those that they can (attention_wide.h).
+  bool wide = false;
   // AttentionPartialBytes(num_rows, num_heads, head_dim, max_splits) bytes;
   // none for `whole`.
   float* partials = nullptr;

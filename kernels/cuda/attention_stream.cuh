@@ -76,12 +76,12 @@ __device__ __forceinline__ void WriteStream(const AttentionArgs& args,
 }
 
 // Adds a split to what the splits before it have, where a query sees it. Their
-// maxima are `maxima`, the rest is in the block's memory.
-template <int kWarps, int kDims>
+// maxima are `maxima`, kept(0) are their totals and kept(j + 1) their
+// values[j].
+template <int kDims, typename Kept>
 __device__ __forceinline__ void KeepSplit(
-    const AttentionArgs& args, const StreamBlock<kWarps, kDims>& block,
-    const StreamQueries<kDims>& queries, int split,
-    const StreamSums<kDims>& sums, float (&maxima)[2]) {
+    const AttentionArgs& args, const StreamQueries<kDims>& queries, int split,
+    const StreamSums<kDims>& sums, float (&maxima)[2], const Kept& kept) {
   const SplitRule rule = args.rule();
   const int begin = rule.Begin(split);
   const int end = rule.Begin(split + 1);
@@ -98,7 +98,7 @@ __device__ __forceinline__ void KeepSplit(
     maxima[half] = by[half].maximum;
   }
   const auto add = [&](int i, const float4& from) {
-    float4& to = block.kept[i * 32];
+    float4& to = kept(i);
     to = {to.x * by[0].old_weight + from.x * by[0].new_weight,
           to.y * by[0].old_weight + from.y * by[0].new_weight,
           to.z * by[1].old_weight + from.z * by[1].new_weight,
@@ -121,19 +121,16 @@ __device__ __forceinline__ void TakeStep(
   StepScores scores;
   ScoreStep(block, stage, scores);
   if (args.soft_cap > 0) CapStep(args.soft_cap, scores);
-  const int lane_begin = begin + 8 * (block.lane % 4);
-  // Some query does not see the first positions, or the last.
-  const bool late = queries.last - args.window >= begin;
-  const bool early = queries.first < begin + kStep - 1;
+  const int lane_begin = block.LaneBegin(begin);
+  const bool late = queries.IsLate(begin, args.window);
+  const bool early = queries.IsEarly(begin);
   if (late || early) {
-    MaskStep(queries.positions, lane_begin, args.window, scores);
+    MaskStep(block, queries.positions, lane_begin, args.window, scores);
   }
   uint32_t pairs[kStep / 8][2];
   WeighStep(scores, sums, pairs);
   if (late || early) {
-    const int all_see = late ? 0 : max(queries.first - begin + 1, 0);
-    const int seen = min(kStep, block.last - begin + 1);
-    if (all_see < seen && block.AnyNotFinite(stage, all_see, seen)) {
+    if (HidesNotFinite(block, stage, queries, begin, late)) {
       AddStepByRow(block, stage, pairs, args, queries, lane_begin, sums);
       return;
     }
@@ -190,15 +187,13 @@ __device__ __forceinline__ void TakeSteps(
   int split_end = args.rule().Begin(split + 1);
   for (int begin = range.begin; begin < range.end; begin += kStep) {
     block.Meet();
-    // Steps before the windows of all its queries, or past them, give
-    // nothing.
-    if (begin <= queries.last &&
-        queries.first - (begin + kStep - 1) < args.window) {
+    if (queries.AnySees(begin, args.window)) {
       TakeStep(args, block, queries, begin, &sums);
     }
     if constexpr (kWhole) {
       if (begin + kStep < min(range.end, split_end)) continue;
-      KeepSplit(args, block, queries, split, sums, maxima);
+      KeepSplit(args, queries, split, sums, maxima,
+                [&](int i) -> float4& { return block.kept[i * 32]; });
       sums.Clear();
       ++split;
       split_end = args.rule().Begin(split + 1);

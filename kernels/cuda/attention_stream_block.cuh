@@ -29,9 +29,47 @@ namespace {  // only attention.cu and persistent.cu include this
 constexpr int kStep = 64;  // positions; decides bits
 static_assert(kAttentionSplit % kStep == 0);
 
+// Where the positions are that a block reads, of one KV head.
+struct StreamPath {
+  // Where a position's key is: elements from PagedKv::blocks to its block's
+  // keys of the head, and how many positions are before it there.
+  struct Place {
+    size_t keys;
+    int offset;
+  };
+  static_assert(sizeof(Place) == sizeof(uint4));
+
+  const PagedKv& kv;
+  RowPath path;  // of all rows of the tile, as far as it goes
+  int kv_head;
+  int last;         // position of the tile
+  int block_shift;  // block_size is 2 to this; below 0: it is not
+
+  __device__ StreamPath(const PagedKv& paged, const RowPath& row_path, int head,
+                        int last_position)
+      : kv(paged),
+        path(row_path),
+        kv_head(head),
+        last(last_position),
+        block_shift(0) {
+    while (1 << block_shift < kv.block_size) ++block_shift;
+    if (1 << block_shift != kv.block_size) block_shift = -1;
+  }
+
+  __device__ Place Find(int position) const {
+    const bool in_tail = position >= path.tail_begin;
+    const int slot = in_tail ? path.tail[position - path.tail_begin] : position;
+    const int block =
+        block_shift >= 0 ? slot >> block_shift : slot / kv.block_size;
+    const int2 at = make_int2(in_tail ? block : path.table[block],
+                              slot - block * kv.block_size);
+    return {FindHead(kv, at, kv_head).keys, at.y};
+  }
+};
+
 // `kWarps` warps of 16 queries; a head has up to `kDims` dimensions.
 template <int kWarps, int kDims>
-struct StreamBlock {
+struct StreamBlock : StreamPath {
   // After them as many warps that copy 32 positions each.
   static constexpr int kCopiers = kStep / 32;
   static constexpr int kThreads = 32 * (kWarps + kCopiers);
@@ -47,19 +85,6 @@ struct StreamBlock {
   static constexpr int kLaneQueries = kDims / 16;
   static constexpr int kLaneSums = kDims / 8 + 1;
 
-  // Where a position's key is: elements from PagedKv::blocks to its block's
-  // keys of the head, and how many positions are before it there.
-  struct Place {
-    size_t keys;
-    int offset;
-  };
-  static_assert(sizeof(Place) == sizeof(uint4));
-
-  const PagedKv& kv;
-  RowPath path;  // of all rows of the tile, as far as it goes
-  int kv_head;
-  int last;         // position of the tile
-  int block_shift;  // block_size is 2 to this; below 0: it is not
   int warp = threadIdx.x / 32;
   int lane = threadIdx.x % 32;
   uint4* stages;   // 2: keys [pairs][kKeyRow], values [kStep][kValueRow]
@@ -69,20 +94,13 @@ struct StreamBlock {
 
   __device__ StreamBlock(const PagedKv& paged, const RowPath& row_path,
                          int head, int last_position, uint4* memory)
-      : kv(paged),
-        path(row_path),
-        kv_head(head),
-        last(last_position),
-        block_shift(0),
+      : StreamPath(paged, row_path, head, last_position),
         stages(memory),
         places(reinterpret_cast<Place*>(memory + 2 * kStage)),
         queries(memory + 2 * kStage + kStep + warp * kLaneQueries * 32 + lane),
         kept(reinterpret_cast<float4*>(memory + 2 * kStage + kStep +
                                        kWarps * kLaneQueries * 32) +
-             warp * kLaneSums * 32 + lane) {
-    while (1 << block_shift < kv.block_size) ++block_shift;
-    if (1 << block_shift != kv.block_size) block_shift = -1;
-  }
+             warp * kLaneSums * 32 + lane) {}
   static constexpr size_t Bytes(bool keeps) {
     return sizeof(uint4) *
            (2 * kStage + kStep +
@@ -102,6 +120,22 @@ struct StreamBlock {
     return position * kValueRow + (vector ^ (position / 4 % 8));
   }
 
+  // Positions of a step whose scores a lane has, the first of them at `begin`:
+  // x and y of its i-th four are those of a query at this one and kApart later.
+  // So are z and w of its other query.
+  static constexpr int kApart = 4;
+  __device__ int LaneBegin(int step_begin) const {
+    return step_begin + 8 * (lane % 4);
+  }
+  __device__ int PositionOf(int begin, int i) const {
+    return begin + i / 4 * 32 + i % 4;
+  }
+
+  // A lane's part of its queries: of 16 dimensions from 16 `step` on.
+  __device__ void KeepQueries(int step, const uint4& part) const {
+    queries[step * 32] = part;
+  }
+
   // The first position of this warp's part of a step, if it copies.
   __device__ int Part() const { return 32 * (warp - kWarps); }
 
@@ -110,14 +144,7 @@ struct StreamBlock {
 
   // Of the lane's position of the part at `begin`, before `end`.
   __device__ Place FindPlace(int begin, int end) const {
-    const int position = min(begin + lane, end - 1);
-    const bool in_tail = position >= path.tail_begin;
-    const int slot = in_tail ? path.tail[position - path.tail_begin] : position;
-    const int block =
-        block_shift >= 0 ? slot >> block_shift : slot / kv.block_size;
-    const int2 at = make_int2(in_tail ? block : path.table[block],
-                              slot - block * kv.block_size);
-    return {FindHead(kv, at, kv_head).keys, at.y};
+    return Find(min(begin + lane, end - 1));
   }
   // With the other lanes of the warp.
   __device__ void SharePlace(const Place& place) const {

@@ -27,11 +27,20 @@ struct StreamQueries {
   int first = 0;     // position of any, and the last
   int last = -1;
 
-  // Also leaves them, times scale, to base 2, rounded, where the lane finds
-  // them.
-  template <int kWarps>
+  // Steps before all their windows, or past all of them, give nothing.
+  __device__ bool AnySees(int begin, int window) const {
+    return begin <= last && first - (begin + kStep - 1) < window;
+  }
+  // Some do not see the first positions of a step, or its last.
+  __device__ bool IsLate(int begin, int window) const {
+    return last - window >= begin;
+  }
+  __device__ bool IsEarly(int begin) const { return first < begin + kStep - 1; }
+
+  // Also has the block keep them, times scale, to base 2, rounded.
+  template <typename Block>
   __device__ StreamQueries(const AttentionArgs& args, const TileQueries& who,
-                           const StreamBlock<kWarps, kDims>& block) {
+                           const Block& block) {
     const float* query[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -60,8 +69,8 @@ struct StreamQueries {
 #pragma unroll
     for (int step = 0; step < kDims / 16; ++step) {
       const int d = 16 * step + 2 * (block.lane % 4);
-      block.queries[step * 32] =
-          make_uint4(pair(0, d), pair(1, d), pair(0, d + 8), pair(1, d + 8));
+      block.KeepQueries(step, make_uint4(pair(0, d), pair(1, d), pair(0, d + 8),
+                                         pair(1, d + 8)));
     }
   }
 };
@@ -91,18 +100,31 @@ __device__ __forceinline__ void ScoreStep(
   }
 }
 
-// Adds weights, and values times weights, 16 positions at a time.
-template <int kWarps, int kDims>
-__device__ __forceinline__ void AddStep(const StreamBlock<kWarps, kDims>& block,
-                                        int stage,
-                                        const uint32_t (&pairs)[kStep / 8][2],
-                                        StreamSums<kDims>* sums) {
-  constexpr uint32_t kOnes = 0x3f803f80;
+constexpr uint32_t kOnePair = 0x3f803f80;
+
+template <int kDims>
+__device__ __forceinline__ void AddTotals(const uint32_t (&pairs)[kStep / 8][2],
+                                          StreamSums<kDims>* sums) {
 #pragma unroll
   for (int group = 0; group < kStep / 16; ++group) {
     const auto& low = pairs[2 * group];
     const auto& high = pairs[2 * group + 1];
-    MultiplyAdd(sums->totals, low[0], low[1], high[0], high[1], kOnes, kOnes);
+    MultiplyAdd(sums->totals, low[0], low[1], high[0], high[1], kOnePair,
+                kOnePair);
+  }
+}
+
+// Adds weights, and values times weights, 16 positions at a time.
+template <typename Block, int kDims>
+__device__ __forceinline__ void AddStep(const Block& block, int stage,
+                                        const uint32_t (&pairs)[kStep / 8][2],
+                                        StreamSums<kDims>* sums) {
+#pragma unroll
+  for (int group = 0; group < kStep / 16; ++group) {
+    const auto& low = pairs[2 * group];
+    const auto& high = pairs[2 * group + 1];
+    MultiplyAdd(sums->totals, low[0], low[1], high[0], high[1], kOnePair,
+                kOnePair);
 #pragma unroll
     for (int j = 0; j < kDims / 16; ++j) {
       uint32_t b[4];
@@ -115,22 +137,31 @@ __device__ __forceinline__ void AddStep(const StreamBlock<kWarps, kDims>& block,
   }
 }
 
-// Of a lane's pair of positions p and p + 4, what a row sees.
+// Of a lane's pair of positions p and p + kApart, what a row sees.
+template <int kApart>
 __device__ __forceinline__ uint32_t SeenHalves(int p, int limit, int window) {
   return (Sees(p, limit, window) ? 0x0000ffffu : 0u) |
-         (Sees(p + 4, limit, window) ? 0xffff0000u : 0u);
+         (Sees(p + kApart, limit, window) ? 0xffff0000u : 0u);
+}
+
+// Whether a value is infinite or NaN that some queries do not see.
+template <typename Block, int kDims>
+__device__ __forceinline__ bool HidesNotFinite(
+    const Block& block, int stage, const StreamQueries<kDims>& queries,
+    int begin, bool late) {
+  const int all_see = late ? 0 : max(queries.first - begin + 1, 0);
+  const int seen = min(kStep, block.last - begin + 1);
+  return all_see < seen && block.AnyNotFinite(stage, all_see, seen);
 }
 
 // As AddStep where a value is infinite or NaN that not all rows see: zero times
 // that is not zero. So each row has a turn in which what it does not see is
 // zero. A turn for each few dimensions: so fewer registers are wanted at once.
-template <int kWarps, int kDims>
+template <typename Block, int kDims>
 __device__ __forceinline__ void AddStepByRow(
-    const StreamBlock<kWarps, kDims>& block, int stage,
-    const uint32_t (&pairs)[kStep / 8][2], const AttentionArgs& args,
-    const StreamQueries<kDims>& queries, int lane_begin,
-    StreamSums<kDims>* sums) {
-  constexpr uint32_t kOnes = 0x3f803f80;
+    const Block& block, int stage, const uint32_t (&pairs)[kStep / 8][2],
+    const AttentionArgs& args, const StreamQueries<kDims>& queries,
+    int lane_begin, StreamSums<kDims>* sums) {
   const int rows[2] = {queries.indices[0] / args.num_heads,
                        queries.indices[1] / args.num_heads};
   const int first = __reduce_min_sync(kAllLanes, rows[0]);
@@ -150,12 +181,14 @@ __device__ __forceinline__ void AddStepByRow(
       };
 #pragma unroll
       for (int group = 0; group < kStep / 16; ++group) {
-        const int p = lane_begin + group / 2 * 32 + group % 2 * 2;
-        const uint32_t seen[2] = {SeenHalves(p, limit, args.window),
-                                  SeenHalves(p + 1, limit, args.window)};
+        const auto seen_of = [&](int i) {
+          return SeenHalves<Block::kApart>(block.PositionOf(lane_begin, i),
+                                           limit, args.window);
+        };
+        const uint32_t seen[2] = {seen_of(2 * group), seen_of(2 * group + 1)};
         const auto& low = pairs[2 * group];
         const auto& high = pairs[2 * group + 1];
-        if (j == 0) add(sums->totals, low, high, kOnes, kOnes);
+        if (j == 0) add(sums->totals, low, high, kOnePair, kOnePair);
         uint32_t b[4];
         block.LoadValues(stage, group, j, b);
         add(sums->values[2 * j], low, high, b[0] & seen[0], b[1] & seen[1]);

@@ -17,8 +17,8 @@
 namespace nacre::kernels::cuda {
 namespace {  // only attention.cu and persistent.cu include this
 
-// Scores of a step. x and y of [4w + j] are positions 32w + 8t + j and 32w + 8t
-// + 4 + j for query g. z and w are those for query g + 8.
+// Scores of a step, of the positions that PositionOf of the block tells. x and
+// y are those of query g, z and w those of query g + 8.
 using StepScores = float4[kStep / 8];
 
 // Sums over positions of a split so far, or of splits. x and y of values[j] are
@@ -64,19 +64,22 @@ __device__ __forceinline__ void CapStep(float soft_cap, StepScores& scores) {
   }
 }
 
-// `lane_begin`: the lane's first position of the step.
-__device__ __forceinline__ void MaskStep(const int (&positions)[2],
+// `lane_begin`: of LaneBegin of the block.
+template <typename Block>
+__device__ __forceinline__ void MaskStep(const Block& block,
+                                         const int (&positions)[2],
                                          int lane_begin, int window,
                                          StepScores& scores) {
+  constexpr int kApart = Block::kApart;
   const float nothing = __int_as_float(kMinusInfinityBits);
 #pragma unroll
   for (int i = 0; i < kStep / 8; ++i) {
-    const int p = lane_begin + i / 4 * 32 + i % 4;
+    const int p = block.PositionOf(lane_begin, i);
     float4& score = scores[i];
     score = {Sees(p, positions[0], window) ? score.x : nothing,
-             Sees(p + 4, positions[0], window) ? score.y : nothing,
+             Sees(p + kApart, positions[0], window) ? score.y : nothing,
              Sees(p, positions[1], window) ? score.z : nothing,
-             Sees(p + 4, positions[1], window) ? score.w : nothing};
+             Sees(p + kApart, positions[1], window) ? score.w : nothing};
   }
 }
 

@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_wide.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/paged_kv.h"
 #include "kernels/host_memory.h"
@@ -331,6 +332,7 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   }
   for (const cuda::AttentionChunk& chunk : plan.chunks) {
     args.whole = chunk.whole;
+    args.wide = options_.warpgroup_attention;
     args.tiles = sent_tiles + chunk.first_tile;
     args.num_tiles = chunk.num_tiles;
     args.first_row = chunk.first_row;
@@ -359,6 +361,13 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     return absl::FailedPreconditionError(
         absl::StrCat("--persistent-steps: ", opened->description(),
                      ", has no cooperative launches"));
+  }
+  if (options.warpgroup_attention &&
+      !cuda::HasWideAttention(opened->compute_capability())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--warpgroup-attention: ", opened->description(),
+        ", is not of compute capability 9.0, or this build has no code for "
+        "it"));
   }
   std::unique_ptr<cuda::CublasLt> cublas;
   if (options.cublas_prompts) {

@@ -49,6 +49,9 @@ struct CudaBackendOptions {
   // Whether of these steps those that can be are one kernel instead
   // (persistent_steps.h).
   bool persistent = false;
+  // Whether attention of prompts is by warpgroups where it can be
+  // (attention_wide.h); for a device that has them.
+  bool warpgroup_attention = false;
   // Whether kernels do what others would after them, where they can.
   bool fusion = true;
   // Blocks of attention that are worth all splits of their tiles of a prompt;

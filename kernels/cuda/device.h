@@ -60,6 +60,7 @@ class Device {
   cudaStream_t stream();
   // Grows with each call of these two: while it stays, nothing was queued.
   int64_t queued() const { return queued_; }
+  int compute_capability() const { return 10 * major_ + minor_; }
   std::string sm() const;           // "sm90"
   std::string description() const;  // "NVIDIA H200, device 0, sm90"
   int multiprocessors() const { return multiprocessors_; }

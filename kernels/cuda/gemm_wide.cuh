@@ -24,6 +24,7 @@
 #include "kernels/cuda/shared_barriers.cuh"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/wide_products.cuh"
+#include "kernels/cuda/wide_shared.cuh"
 
 namespace nacre::kernels::cuda {
 namespace {  // only gemm.cu includes this
@@ -37,12 +38,6 @@ struct WideArgs {
 };
 
 #if NACRE_WIDE_PRODUCTS
-
-// Shared memory from the first multiple of 1024 bytes on.
-__device__ __forceinline__ uint4* WideShared(uint4* shared) {
-  const uint32_t past = SharedAddress(shared) % kWideAlignment;
-  return shared + (kWideAlignment - past) % kWideAlignment / sizeof(uint4);
-}
 
 // Where a block keeps what.
 template <typename Weights, typename Tile>

@@ -20,16 +20,6 @@ constexpr int kGroupTiles = 4;  // of 16 outputs, of a warpgroup
 
 #if NACRE_WIDE_PRODUCTS
 
-// Keeps values in their registers until here.
-template <int kCount>
-__device__ __forceinline__ void KeepUntilHere(uint32_t (&values)[kCount][4]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) asm volatile("" : "+r"(values[i][j]));
-  }
-}
-
 // What a warpgroup knows of its share, and the products of one stage.
 template <typename Weights, int kRowTiles>
 class WideSums {

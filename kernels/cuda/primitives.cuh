@@ -20,6 +20,16 @@ __device__ __forceinline__ void CopyVector(uint4* shared, const char* global,
                : "memory");
 }
 
+// Likewise 4 bytes.
+__device__ __forceinline__ void CopyWord(uint32_t* shared,
+                                         const uint32_t* global, bool inside) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = inside ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(address),
+               "l"(global), "r"(bytes)
+               : "memory");
+}
+
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 }

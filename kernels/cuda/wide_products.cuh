@@ -8,7 +8,8 @@
 // must stay, too.
 //
 // Operands in shared memory are rows of 64 inputs, 128 bytes each, in the
-// swizzle of Bf16Slot (gemm_weights.cuh), at a multiple of 1024 bytes.
+// swizzle of Bf16Slot (gemm_weights.cuh), at a multiple of 1024 bytes. Or they
+// are columns: each row has 64 of them, of one input.
 
 #ifndef KERNELS_CUDA_WIDE_PRODUCTS_CUH_
 #define KERNELS_CUDA_WIDE_PRODUCTS_CUH_
@@ -59,6 +60,24 @@ __device__ __forceinline__ void WaitProducts() {
                : "memory");
 }
 
+// By each thread that wrote an operand to shared memory, or had it copied there
+// by cp.async, when that is done: products that come behind a barrier see it.
+// (What the copy engine brings they see without.)
+__device__ __forceinline__ void ShowToProducts() {
+  asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+
+// Keeps first operands in their registers until here.
+template <int kCount, int kWidth>
+__device__ __forceinline__ void KeepUntilHere(
+    uint32_t (&values)[kCount][kWidth]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) asm volatile("" : "+r"(values[i][j]));
+  }
+}
+
 // Sums after their products were waited for: nothing reads them before.
 template <int kRowTiles>
 __device__ __forceinline__ void TakeSums(float4 (&sums)[kRowTiles]) {
@@ -74,6 +93,16 @@ __device__ __forceinline__ uint64_t RowsOperand(const uint4* rows, int step) {
   constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;
   return kSwizzle128 | kEightRows | uint64_t{1} << 16 |
          ((SharedAddress(rows) & 0x3ffff) / 16 + 2 * step);
+}
+
+// Of columns, 64 a row and `rows` rows after each other, then the next 64: the
+// rows from 16 `step` on.
+__device__ __forceinline__ uint64_t ColumnsOperand(const uint4* columns,
+                                                   int rows, int step) {
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+  constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;
+  return kSwizzle128 | kEightRows | uint64_t{8} * rows << 16 |
+         ((SharedAddress(columns) & 0x3ffff) / 16 + 16 * 8 * step);
 }
 
 template <int kRowTiles>
@@ -102,33 +131,45 @@ struct WideProduct;
 
 // WideProduct<tiles> of `columns` rows; n0 to n5 are the numbers of the
 // operands after the sums.
-#define NACRE_WIDE_PRODUCT(tiles, columns, n0, n1, n2, n3, n4, n5)          \
-  template <>                                                               \
-  struct WideProduct<tiles> {                                               \
-    __device__ __forceinline__ static void Add(float4 (&d)[tiles],          \
-                                               uint64_t weights,            \
-                                               uint64_t rows, int keep) {   \
-      asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" n2            \
-                   ", 0;\n"                                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" columns              \
-                   "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles                 \
-                   "}, %" n0 ", %" n1 ", keep, 1, 1, 0, 0;\n}\n"            \
-                   : NACRE_OPERANDS_##tiles(0)                              \
-                   : "l"(weights), "l"(rows), "r"(keep));                   \
-    }                                                                       \
-    __device__ __forceinline__ static void Add(float4 (&d)[tiles],          \
-                                               const uint32_t (&a)[4],      \
-                                               uint64_t rows, int keep) {   \
-      asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" n5            \
-                   ", 0;\n"                                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" columns              \
-                   "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles                 \
-                   "}, {%" n0 ", %" n1 ", %" n2 ", %" n3 "}, %" n4          \
-                   ", keep, 1, 1, 0;\n}\n"                                  \
-                   : NACRE_OPERANDS_##tiles(0)                              \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows), \
-                     "r"(keep));                                            \
-    }                                                                       \
+#define NACRE_WIDE_PRODUCT(tiles, columns, n0, n1, n2, n3, n4, n5)             \
+  template <>                                                                  \
+  struct WideProduct<tiles> {                                                  \
+    __device__ __forceinline__ static void Add(float4 (&d)[tiles],             \
+                                               uint64_t weights,               \
+                                               uint64_t rows, int keep) {      \
+      asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" n2               \
+                   ", 0;\n"                                                    \
+                   "wgmma.mma_async.sync.aligned.m64n" columns                 \
+                   "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles                    \
+                   "}, %" n0 ", %" n1 ", keep, 1, 1, 0, 0;\n}\n"               \
+                   : NACRE_OPERANDS_##tiles(0)                                 \
+                   : "l"(weights), "l"(rows), "r"(keep));                      \
+    }                                                                          \
+    __device__ __forceinline__ static void Add(float4 (&d)[tiles],             \
+                                               const uint32_t (&a)[4],         \
+                                               uint64_t rows, int keep) {      \
+      asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" n5               \
+                   ", 0;\n"                                                    \
+                   "wgmma.mma_async.sync.aligned.m64n" columns                 \
+                   "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles                    \
+                   "}, {%" n0 ", %" n1 ", %" n2 ", %" n3 "}, %" n4             \
+                   ", keep, 1, 1, 0;\n}\n"                                     \
+                   : NACRE_OPERANDS_##tiles(0)                                 \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows),    \
+                     "r"(keep));                                               \
+    }                                                                          \
+    __device__ __forceinline__ static void AddColumns(                         \
+        float4 (&d)[tiles], uint32_t a0, uint32_t a1, uint32_t a2,             \
+        uint32_t a3, uint64_t columns_at) {                                    \
+      asm volatile(                                                            \
+          "{\n.reg .pred keep;\nsetp.eq.u32 keep, 0, 0;\n"                     \
+          "wgmma.mma_async.sync.aligned.m64n" columns                          \
+          "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles "}, {%" n0 ", %" n1         \
+                                                   ", %" n2 ", %" n3 "}, %" n4 \
+                                                   ", keep, 1, 1, 1;\n}\n"     \
+          : NACRE_OPERANDS_##tiles(0)                                          \
+          : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(columns_at));              \
+    }                                                                          \
   }
 NACRE_WIDE_PRODUCT(4, "32", "16", "17", "18", "19", "20", "21");
 NACRE_WIDE_PRODUCT(8, "64", "32", "33", "34", "35", "36", "37");
@@ -159,6 +200,18 @@ __device__ __forceinline__ void MultiplyAddWide(float4 (&sum)[kRowTiles],
                                                 const uint4* rows, int step,
                                                 bool keep) {
   WideProduct<kRowTiles>::Add(sum, weights, RowsOperand(rows, step), keep);
+}
+
+// sum of 64 weight rows x 8 kTiles columns += weights (in registers as above) x
+// 16 rows of the columns.
+template <int kTiles>
+__device__ __forceinline__ void MultiplyAddColumns(float4 (&sum)[kTiles],
+                                                   const uint32_t (&low)[2],
+                                                   const uint32_t (&high)[2],
+                                                   const uint4* columns,
+                                                   int rows, int step) {
+  WideProduct<kTiles>::AddColumns(sum, low[0], low[1], high[0], high[1],
+                                  ColumnsOperand(columns, rows, step));
 }
 
 #endif  // NACRE_WIDE_PRODUCTS

@@ -123,6 +123,27 @@ TEST(CreateBackendTest, StepsAsOneKernelNeedCudaAndBf16) {
                 "auto, f32 for this checkpoint"));
 }
 
+TEST(CreateBackendTest, AttentionByWarpgroupsNeedsCudaAndBf16) {
+  for (const char* kind : {"cpu", "reference"}) {
+    EXPECT_EQ(CreateStatus({.kind = kind, .warpgroup_attention = true}),
+              absl::InvalidArgumentError(absl::StrCat(
+                  "--warpgroup-attention needs --backend cuda, it is ", kind)));
+  }
+  EXPECT_EQ(
+      CreateStatus(
+          {.kind = "cuda", .kv_type = "f32", .warpgroup_attention = true}),
+      absl::InvalidArgumentError("--warpgroup-attention needs bf16 keys "
+                                 "and values, --kv-type is f32"));
+  EXPECT_EQ(CreateStatus({.kind = "cuda",
+                          .weights = "auto",
+                          .kv_type = "auto",
+                          .bf16_checkpoint = false,
+                          .warpgroup_attention = true}),
+            absl::InvalidArgumentError(
+                "--warpgroup-attention needs bf16 keys and values, --kv-type "
+                "is auto, f32 for this checkpoint"));
+}
+
 TEST(CreateBackendTest, RefusesAnUnknownWeightType) {
   BackendOptions options;
   options.weights = "int3";

@@ -39,7 +39,8 @@ struct ModelRun {
   std::vector<kernels::WeightType> weights = {kernels::WeightType::kBF16,
                                               kernels::WeightType::kInt8,
                                               kernels::WeightType::kInt4};
-  bool persistent = false;  // steps of one or few rows are one kernel
+  bool persistent = false;      // steps of one or few rows are one kernel
+  bool wide_attention = false;  // attention of prompts is by warpgroups
 };
 
 // Bits of its logits. A prompt takes wide tiles, or such as later devices have;
@@ -49,13 +50,15 @@ bool AppendLogits(const ModelRun& run, kernels::WeightType weights,
                   std::vector<uint32_t>* bits) {
   auto device = *kernels::cuda::Device::Open(0);
   auto staging = *kernels::cuda::Staging::Create(device.get());
-  const kernels::CudaBackendOptions options = {.max_partial_bytes = 1 << 20,
-                                               .persistent = run.persistent};
+  const kernels::CudaBackendOptions options = {
+      .max_partial_bytes = 1 << 20,
+      .persistent = run.persistent,
+      .warpgroup_attention = run.wide_attention};
   const auto backend = std::make_unique<kernels::CudaBackend>(
       std::move(device), std::move(staging), weights, kernels::DType::kBF16,
       options);
   const auto model = *LoadModel(run.folder, backend.get(), {1 << 20, {}});
-  const auto sequence = *model->NewSequence(200);
+  const auto sequence = *model->NewSequence(400);
   int next = 0;
   for (const int rows : run.steps) {
     std::vector<int32_t> tokens(static_cast<size_t>(rows));
@@ -74,7 +77,7 @@ bool AppendLogits(const ModelRun& run, kernels::WeightType weights,
 // On each kind of device.
 std::vector<uint32_t> LogitsOf(const ModelRun& run) {
   std::vector<uint32_t> bits;
-  if (run.persistent) {
+  if (run.persistent || run.wide_attention) {
     return AppendLogits(run, kernels::WeightType::kBF16, &bits)
                ? bits
                : std::vector<uint32_t>();
@@ -118,7 +121,7 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
     ModelRun& run = found.run;
     run.folder = nacre::testing::TestFolder("mutants");
     for (const char* const kind :
-         {"limit_", "last_", "fused_", "persistent_"}) {
+         {"limit_", "last_", "fused_", "persistent_", "wide_attention_"}) {
       if (absl::StartsWith(mutant, kind)) found.kind = kind;
     }
     nacre::testing::TinyCheckpoint model = {.hidden_size = 64,
@@ -141,6 +144,12 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
       // Of several rows other warps than the first write results.
       run.steps = {130, 1, 1, 8, 8, 1, 1};
       run.persistent = true;
+    } else if (found.kind == "wide_attention_") {
+      // More steps of positions than a block has room for, and tiles that begin
+      // behind some.
+      run.steps = {70, 270};
+      model.num_attention_heads = 4;
+      run.wide_attention = true;
     } else if (!found.kind.empty()) {
       run.steps = {2, 1, 1};
     }
@@ -167,7 +176,9 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
       if (of.kind == "limit_") {
         kernels::cuda::emulation::settings.shared_limit = 120 << 10;
       }
-      if (of.run.persistent) setrlimit(RLIMIT_CPU, &kMostSeconds);
+      if (of.run.persistent || of.run.wide_attention) {
+        setrlimit(RLIMIT_CPU, &kMostSeconds);
+      }
       const std::vector<uint32_t> bits = LogitsOf(of.run);
       std::FILE* const file = fdopen(ends[1], "wb");
       std::fwrite(bits.data(), sizeof(uint32_t), bits.size(), file);
@@ -200,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMutants,
 
 TEST_F(CudaMutants, AreNotFoundWhereThereIsNone) {
   for (const std::string mutant :
-       {"", "limit_", "last_", "fused_", "persistent_"}) {
+       {"", "limit_", "last_", "fused_", "persistent_", "wide_attention_"}) {
     const Case of = CaseOf(mutant);
     const std::vector<uint32_t> right = Logits("", of);
     EXPECT_GT(right.size(), 1000u);

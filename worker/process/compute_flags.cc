@@ -146,6 +146,12 @@ void ComputeFlags::Register(FlagSet* flags) {
       "where they can be (nacre_worker_step_lists_total counts), and not a "
       "CUDA graph; of bf16 weights, not with --tensor-parallel; outputs are "
       "the same, and no GPU has timed it yet");
+  flags->AddSwitch(
+      "warpgroup-attention", &backend.warpgroup_attention,
+      "whether attention of prompts on --backend cuda is by warpgroups, of "
+      "bf16 keys and values with heads of 64 or 128 dimensions on GPUs of "
+      "compute capability 9.0; outputs are the same, and no GPU has run it "
+      "yet");
 }
 
 absl::Status ComputeFlags::Validate() const {
@@ -170,6 +176,10 @@ absl::Status ComputeFlags::Validate() const {
         "--persistent-steps and --tensor-parallel ", tensor_parallel,
         " exclude each other: ranks wait for each other twice a layer, and "
         "few kernels are in between"));
+  }
+  if (backend.warpgroup_attention && backend.kind != "cuda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--warpgroup-attention needs --backend cuda, it is ", backend.kind));
   }
   const bool by_nccl = backend.rank_transport == "nccl";
   if (by_nccl && backend.kind != "cuda") {

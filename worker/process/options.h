@@ -42,7 +42,7 @@ struct ComputeFlags {
   // is not split.
   int tensor_parallel = 0;
 
-  // --backend to --persistent-steps; they check their values.
+  // --backend to --warpgroup-attention; they check their values.
   void Register(FlagSet* flags);
   // INVALID_ARGUMENT: flags that need each other.
   absl::Status Validate() const;

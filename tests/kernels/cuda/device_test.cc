@@ -48,6 +48,23 @@ TEST_F(DeviceTest, StepsAsOneKernelNeedCooperativeLaunches) {
   EXPECT_TRUE(CreateBackend(options).ok());
 }
 
+TEST_F(DeviceTest, AttentionByWarpgroupsNeedsADeviceThatHasThem) {
+  BackendOptions options;
+  options.kind = "cuda";
+  options.kv_type = "bf16";
+  options.warpgroup_attention = true;
+  EXPECT_TRUE(CreateBackend(options).ok());
+  for (const int major : {8, 10}) {
+    emulation::settings.major = major;
+    ExpectStatus(CreateBackend(options).status(),
+                 absl::StatusCode::kFailedPrecondition,
+                 AllOf(HasSubstr("--warpgroup-attention: "),
+                       HasSubstr(", is not of compute capability 9.0")));
+  }
+  options.warpgroup_attention = false;
+  EXPECT_TRUE(CreateBackend(options).ok());
+}
+
 TEST_F(DeviceTest, SaysWhyThereIsNone) {
   emulation::settings.count_error = cudaErrorNoDevice;
   ExpectStatus(Device::Open(0).status(), absl::StatusCode::kFailedPrecondition,

@@ -57,6 +57,47 @@ nacre_mutant_statement(attention_kernel_before_not_waited_for
   here.WarpWaitsForPrevious();]]
   [[  block.SharePlace(block.FindPlace(part, range.end));]])
 
+nacre_mutant_statement(wide_attention_copies_not_waited_for
+  kernels/cuda/attention_wide.cuh
+  [[    WaitCopies<Block::kAhead>();]] [[]])
+nacre_mutant_statement(wide_attention_copies_not_shown
+  kernels/cuda/attention_wide.cuh
+  [[    ShowToProducts();
+    __syncwarp();]]
+  [[    __syncwarp();]])
+nacre_mutant_statement(wide_attention_lanes_not_waited_for
+  kernels/cuda/attention_wide.cuh
+  [[    ShowToProducts();
+    __syncwarp();]]
+  [[    ShowToProducts();]])
+nacre_mutant_statement(wide_attention_step_not_waited_for
+  kernels/cuda/attention_wide.cuh
+  [[    if (is_there) WaitPhase(block_.full + stage, step / kStages % 2);]] [[]])
+nacre_mutant_statement(wide_attention_free_stage_not_waited_for
+  kernels/cuda/attention_wide.cuh
+  [[        WaitPhase(block.free + stage, (step / kStages + 1) % 2);]] [[]])
+nacre_mutant_statement(wide_attention_stage_free_too_early
+  kernels/cuda/attention_wide.cuh
+  [[      Multiply(range, step + 1, multiplies);
+      if (block_.lane == 0) Arrive(block_.free + step % Block::kStages);]]
+  [[      if (block_.lane == 0) Arrive(block_.free + step % Block::kStages);
+      Multiply(range, step + 1, multiplies);]])
+nacre_mutant_statement(wide_attention_products_not_waited_for
+  kernels/cuda/attention_wide.cuh [[    WaitProducts<0>();]] [[]])
+nacre_mutant_statement(wide_attention_queries_not_waited_for
+  kernels/cuda/attention_wide.cuh
+  [[    GroupBarrier<32 * Block::kGroupWarps>(block.Group());]] [[]])
+nacre_mutant_statement(wide_attention_kernel_before_not_waited_for
+  kernels/cuda/attention_wide.cuh
+  [[  block.SharePlace(block.FindPlace(part, range.end));
+  WaitForPrevious();]]
+  [[  block.SharePlace(block.FindPlace(part, range.end));]])
+nacre_mutant_statement(wide_attention_places_not_waited_for
+  kernels/cuda/attention_wide_block.cuh
+  [[    places[Part() + lane % kPart] = place;
+    __syncwarp();]]
+  [[    places[Part() + lane % kPart] = place;]])
+
 # ---------------------------------------------- the last block does what is left
 nacre_mutant_statement(last_writes_behind_its_count kernels/cuda/last_block.cuh
   [[  __threadfence();  // our writes come before our count]] [[]])
@@ -162,6 +203,22 @@ nacre_mutant(values_of_another_dimension kernels/cuda/attention_stream_block.cuh
 nacre_mutant(values_of_another_position kernels/cuda/attention_stream_block.cuh
   [[row / 2 * 8 + row % 2 * 4 + lane / 8 % 2]]
   [[row / 2 * 8 + row % 2 * 4 + lane / 16]])
+nacre_mutant(wide_attention_rows_of_another_group
+  kernels/cuda/attention_wide_block.cuh
+  [[position / 4 % 2 * 2 + position % 2]]
+  [[position / 2 % 2 * 2 + position % 2]])
+nacre_mutant(wide_attention_rows_in_no_such_order
+  kernels/cuda/attention_wide_block.cuh
+  [[t / 2 * 8 + (t % 2 ^ pair) * 4]] [[t / 2 * 8 + t % 2 * 4]])
+nacre_mutant(wide_attention_mask_of_another_position
+  kernels/cuda/attention_wide_block.cuh
+  [[lane % 4 < 2 ? 10 : -6]] [[2]])
+nacre_mutant(wide_attention_queries_of_another_half
+  kernels/cuda/attention_wide_block.cuh
+  [[step % 4 * 2 + half]] [[step % 4 * 2 + 1 - half]])
+nacre_mutant(wide_attention_weights_of_another_group
+  kernels/cuda/attention_wide.cuh
+  [=[pairs_[2 * i + 1]]=] [=[pairs_[2 * i ^ 3]]=])
 nacre_mutant(packed_weights_of_another_lane kernels/cuda/gemm_weights.cuh
   [=[words[half * 64 + 32 + lane]]=] [=[words[half * 64 + 32 + (lane ^ 4)]]=])
 nacre_mutant(scales_of_another_row kernels/cuda/gemm_weights.cuh

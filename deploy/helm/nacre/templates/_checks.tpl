@@ -181,6 +181,12 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- if and (not (has (toString (get $flags "kv-type")) (list "" "<nil>" "auto" "bf16"))) (has (toString (get $flags "persistent-steps")) (list "on" "true")) -}}
 {{- fail (printf "%s.flags.persistent-steps is on, but %s.flags.kv-type is %v: only bf16 has them" .role .role (get $flags "kv-type")) -}}
 {{- end -}}
+{{- if and (ne $backend "cuda") (has (toString (get $flags "warpgroup-attention")) (list "on" "true")) -}}
+{{- fail (printf "%s.flags.warpgroup-attention is on, but %s.flags.backend is %s: only cuda has it" .role .role $backend) -}}
+{{- end -}}
+{{- if and (not (has (toString (get $flags "kv-type")) (list "" "<nil>" "auto" "bf16"))) (has (toString (get $flags "warpgroup-attention")) (list "on" "true")) -}}
+{{- fail (printf "%s.flags.warpgroup-attention is on, but %s.flags.kv-type is %v: only bf16 has it" .role .role (get $flags "kv-type")) -}}
+{{- end -}}
 {{- $kept := toString (default "0" (get $flags "prefix-cache-size")) -}}
 {{- if and (ne $kept "0") (has (toString (get $flags "prefix-cache")) (list "off" "false")) -}}
 {{- fail (printf "%s.flags.prefix-cache-size is %s, but %s.flags.prefix-cache is off" .role $kept .role) -}}

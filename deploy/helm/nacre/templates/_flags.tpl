@@ -32,7 +32,7 @@ target:
     prefix-cache, prefix-cache-dir, prefix-cache-size, publish-features, record-features,
     record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
     tensor-parallel, tensor-parallel-transport, tensor-transport, tls-ca, tls-cert,
-    tls-client-auth, tls-key, tls-server-name, weights]
+    tls-client-auth, tls-key, tls-server-name, warpgroup-attention, weights]
   switches: []
 draft:
   values: [address-file, advertise, backend, coordinator, cpus, device, drain-timeout,
@@ -43,6 +43,6 @@ draft:
     prefix-cache, prefix-cache-dir, prefix-cache-size, publish-features, record-features,
     record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
     tensor-parallel, tensor-parallel-transport, tensor-transport, tls-ca, tls-cert,
-    tls-client-auth, tls-key, tls-server-name, weights]
+    tls-client-auth, tls-key, tls-server-name, warpgroup-attention, weights]
   switches: []
 {{- end -}}

@@ -116,7 +116,9 @@ inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
 namespace nacre::kernels::cuda {
 namespace {
 
-// Of the kernels of one source file.
+// Of the kernels of one source file. What launches them is a template of their
+// parameters' types: kernels of two files must differ in these, or they would
+// get each other's.
 constexpr size_t kSharedVectors = (256 << 10) / sizeof(uint4);
 [[maybe_unused]] alignas(128) uint4 shared[kSharedVectors];
 

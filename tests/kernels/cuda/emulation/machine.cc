@@ -5,114 +5,26 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "tests/kernels/cuda/emulation/machine_state.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
-#include "tests/kernels/cuda/emulation/tensor_core.h"
 
 namespace nacre::kernels::cuda::emulation {
 namespace {
 
-constexpr int kWarp = 32;
 constexpr size_t kStackBytes = 32 << 10;
-constexpr int kCopyBytes = 16;
 constexpr unsigned char kNotThereYet = 0xff;  // makes NaN
-constexpr int kMostGroups = 2;                // of GroupBarrier
 constexpr int kMostTurns = 40;  // of a warp before another has one
 constexpr int kFewTurns = 3;    // before other blocks may have some
-
-struct PendingCopy {
-  void* to;
-  const void* from;
-  bool inside;
-  // Of one that was issued while the kernel before still ran, and of some where
-  // other blocks do: what it read.
-  bool has_read;
-  std::array<char, kCopyBytes> bytes;
-};
-
-struct PendingProduct {
-  float* d;
-  int row_tiles;
-  const char* weights;  // in shared memory, or null
-  std::array<uint32_t, 4> a;
-  const char* rows;
-  int step;
-  bool keep;
-};
-
-// Lives on: the next block's thread runs on its stack. Switched by _setjmp and
-// _longjmp, which, unlike swapcontext, ask nothing of the kernel.
-struct Fiber {
-  std::unique_ptr<char[]> stack;
-  jmp_buf at;
-  bool started = false;
-  bool done = false;
-  // Runs again when so many threads have arrived at the barriers, and, if it
-  // waits for the kernel before, when that is done.
-  int64_t warp_target = 0;
-  int64_t block_target = 0;
-  int64_t group_target = 0;
-  int group = 0;
-  bool waits = false;
-  bool has_waited = false;
-  int shuffles = 0;
-  std::vector<PendingCopy> open;
-  std::deque<std::vector<PendingCopy>> groups;
-  const uint64_t* barrier = nullptr;  // that it waits for
-  int parity = 0;
-  const unsigned* count = nullptr;  // that it waits for, until it is `least`
-  unsigned least = 0;
-  std::vector<PendingProduct> open_products;
-  std::deque<std::vector<PendingProduct>> product_groups;
-};
-
-struct Warp {
-  int64_t arrived = 0;
-  Factors rows[16];    // of a tensor core's left matrix
-  Factors columns[8];  // of its right one
-  uint64_t shuffled[2][kWarp];
-  const void* sources[kWarp];  // of lanes
-};
-
-// A barrier of a number of threads that may be another each time.
-struct Group {
-  int64_t arrived = 0;
-  int64_t target = 0;  // arrivals at which it opens
-  int threads = 0;
-
-  int64_t Arrive(int of_threads) {
-    if (arrived == target) {
-      threads = of_threads;
-      target += threads;
-    }
-    if (threads != of_threads) Die("a barrier that others are to open");
-    ++arrived;
-    return target;
-  }
-};
-
-// In shared memory. A phase with copies ends when a thread waits for it.
-struct Barrier {
-  int arrivals = 0;
-  int arrived = 0;
-  int64_t announced = 0;  // bytes
-  int64_t copied = 0;
-  int64_t phase = 0;
-  std::vector<PendingCopy> copies = {};
-
-  void TryEndPhase();
-};
 
 // What StoreForOthers has not brought to memory yet.
 struct HeldStore {
@@ -131,28 +43,8 @@ std::deque<HeldStore> held_stores;
 // Fibers of blocks that are done.
 std::vector<std::vector<Fiber>> idle_fibers;
 
-}  // namespace
-
-struct BlockState {
-  const std::function<void()>* body;
-  BlockRules rules;
-  int threads;
-  bool previous_is_done = false;
-  int64_t arrived = 0;
-  std::array<Group, kMostGroups> groups = {};
-  std::vector<Warp> warps;
-  std::map<const uint64_t*, Barrier> barriers;
-  std::vector<Fiber> fibers;  // as many as the largest block had on them
-};
-
-namespace {
-
-BlockState* block = nullptr;  // that runs
-int current = 0;              // thread of it
 jmp_buf scheduler;
 std::mt19937 random_turns(1);
-
-Fiber& CurrentFiber() { return block->fibers[current]; }
 
 void Yield() {
   if (_setjmp(CurrentFiber().at) == 0) _longjmp(scheduler, 1);
@@ -191,23 +83,27 @@ int64_t Target(int64_t arrived, int64_t threads) {
 void Land(const PendingCopy& copy) {
   if (copy.inside) {
     std::memcpy(copy.to, copy.has_read ? copy.bytes.data() : copy.from,
-                kCopyBytes);
+                copy.size);
   } else {
-    std::memset(copy.to, 0, kCopyBytes);
+    std::memset(copy.to, 0, copy.size);
   }
 }
 
-PendingCopy MakeCopy(void* to, const void* from, bool inside) {
-  if (reinterpret_cast<uintptr_t>(to) % kCopyBytes != 0 ||
-      reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0) {
+// By a thread's own copies, not by the copy engine.
+void LandOwn(const PendingCopy& copy) {
+  Land(copy);
+  CopiedTo(copy.to) = {block->number, current, CurrentFiber().shows};
+}
+
+PendingCopy MakeCopy(void* to, const void* from, int size, bool inside) {
+  if (reinterpret_cast<uintptr_t>(to) % size != 0 ||
+      reinterpret_cast<uintptr_t>(from) % size != 0) {
     Die("a misaligned copy");
   }
   const bool reads_now = !block->previous_is_done ||
                          (block->rules.together && random_turns() % 2 == 0);
-  PendingCopy copy = {to, from, inside, reads_now, {}};
-  if (copy.has_read && inside) {
-    std::memcpy(copy.bytes.data(), from, kCopyBytes);
-  }
+  PendingCopy copy = {to, from, size, inside, reads_now, {}};
+  if (copy.has_read && inside) std::memcpy(copy.bytes.data(), from, size);
   return copy;
 }
 
@@ -225,15 +121,6 @@ bool PhaseIsOver(const uint64_t* barrier, int parity) {
   Barrier& at = BarrierAt(barrier);
   if (at.phase % 2 == parity) at.TryEndPhase();
   return at.phase % 2 != parity;
-}
-
-void Barrier::TryEndPhase() {
-  if (arrived < arrivals || copied != announced) return;
-  for (const PendingCopy& copy : copies) Land(copy);
-  copies.clear();
-  arrived = 0;
-  announced = copied = 0;
-  ++phase;
 }
 
 // Runs every thread of `warp` that can; returns how many did.
@@ -257,59 +144,6 @@ int TakeTurn(int warp) {
     ++ran;
   }
   return ran;
-}
-
-void SetPair(Factors& factors, int first, uint32_t word) {
-  factors.Set(first, static_cast<uint16_t>(word));
-  factors.Set(first + 1, static_cast<uint16_t>(word >> 16));
-}
-
-// This lane's share of the left matrix.
-void SetRows(Warp& warp, const uint32_t a[4]) {
-  const int group = current % kWarp / 4;
-  const int pair = current % 4 * 2;
-  for (int i = 0; i < 4; ++i) {
-    SetPair(warp.rows[group + i % 2 * 8], pair + i / 2 * 8, a[i]);
-  }
-}
-
-// Of a row of 64 inputs in the swizzle of 128 bytes: those of a step.
-Factors SharedRow(const char* rows, int row, int step) {
-  Factors factors;
-  for (int half = 0; half < 2; ++half) {
-    uint32_t words[4];
-    std::memcpy(words, rows + 128 * row + 16 * ((2 * step + half) ^ row % 8),
-                sizeof(words));
-    for (int i = 0; i < 4; ++i) SetPair(factors, 8 * half + 2 * i, words[i]);
-  }
-  return factors;
-}
-
-// By all lanes of a warp.
-void RunProduct(const PendingProduct& product) {
-  const int group = current % kWarp / 4;
-  const int of_group = current / kWarp % 4;
-  Warp& warp = block->warps[current / kWarp];
-  const bool shared = product.weights != nullptr;
-  if (!shared) SetRows(warp, product.a.data());
-  WarpBarrier();
-  Factors weights[2];
-  for (int i = 0; i < 2; ++i) {
-    const int output = group + 8 * i;
-    weights[i] = shared ? SharedRow(product.weights, 16 * of_group + output,
-                                    product.step)
-                        : warp.rows[output];
-  }
-  for (int i = 0; i < 2 * product.row_tiles; ++i) {
-    const int row = i / 2 * 8 + current % 4 * 2 + i % 2;
-    const Factors inputs = SharedRow(product.rows, row, product.step);
-    for (int j = 0; j < 2; ++j) {
-      float& d = product.d[i / 2 * 4 + 2 * j + i % 2];
-      d = std::bit_cast<float>(FusedSum(
-          weights[j], inputs, std::bit_cast<uint32_t>(product.keep ? d : 0)));
-    }
-  }
-  WarpBarrier();
 }
 
 bool IsDone(const BlockState& state) {
@@ -364,6 +198,15 @@ void CheckEnd() {
 
 }  // namespace
 
+void Barrier::TryEndPhase() {
+  if (arrived < arrivals || copied != announced) return;
+  for (const PendingCopy& copy : copies) Land(copy);
+  copies.clear();
+  arrived = 0;
+  announced = copied = 0;
+  ++phase;
+}
+
 void Die(const char* what) {
   std::fprintf(stderr, "emulated device: %s\n", what);
   std::exit(1);
@@ -394,6 +237,7 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     fiber.waits = false;
     fiber.has_waited = false;
     fiber.shuffles = 0;
+    fiber.shows = 0;
     fiber.barrier = nullptr;
     fiber.count = nullptr;
   }
@@ -525,12 +369,12 @@ uint64_t ShuffleXor(uint64_t value, int distance) {
   return row[current % kWarp ^ distance];
 }
 
-void Copy(void* to, const void* from, bool inside) {
-  const PendingCopy copy = MakeCopy(to, from, inside);
+void Copy(void* to, const void* from, int bytes, bool inside) {
+  const PendingCopy copy = MakeCopy(to, from, bytes, inside);
   if (copies == Copies::kEarly) {
-    Land(copy);
+    LandOwn(copy);
   } else {
-    std::memset(to, kNotThereYet, kCopyBytes);
+    std::memset(to, kNotThereYet, static_cast<size_t>(bytes));
     CurrentFiber().open.push_back(copy);
   }
 }
@@ -544,7 +388,7 @@ void Commit() {
 void Wait(int pending) {
   auto& groups = CurrentFiber().groups;
   while (static_cast<int>(groups.size()) > pending) {
-    for (const PendingCopy& copy : groups.front()) Land(copy);
+    for (const PendingCopy& copy : groups.front()) LandOwn(copy);
     groups.pop_front();
   }
 }
@@ -555,70 +399,6 @@ void WaitForPrevious() {
   if (block->rules.waits_late) return;
   fiber.waits = true;
   if (!block->previous_is_done) Yield();
-}
-
-namespace {
-
-// Where the lanes of this warp find rows of matrices.
-const void* const* ShareRows(const void* row) {
-  if (reinterpret_cast<uintptr_t>(row) % kCopyBytes != 0) {
-    Die("a misaligned row of a matrix");
-  }
-  Warp& warp = block->warps[current / kWarp];
-  warp.sources[current % kWarp] = row;
-  WarpBarrier();
-  return warp.sources;
-}
-
-uint16_t ElementOf(const void* row, int i) {
-  uint16_t element;
-  std::memcpy(&element, static_cast<const uint16_t*>(row) + i, sizeof(element));
-  return element;
-}
-
-}  // namespace
-
-void LoadMatrices(uint32_t words[4], const void* row) {
-  const void* const* const rows = ShareRows(row);
-  const int lane = current % kWarp;
-  for (int matrix = 0; matrix < 4; ++matrix) {
-    const void* const from = rows[8 * matrix + lane / 4];
-    words[matrix] = ElementOf(from, lane % 4 * 2) |
-                    uint32_t{ElementOf(from, lane % 4 * 2 + 1)} << 16;
-  }
-  WarpBarrier();
-}
-
-void LoadTransposed(const void* row, uint32_t words[4]) {
-  const void* const* const rows = ShareRows(row);
-  const int lane = current % kWarp;
-  for (int matrix = 0; matrix < 4; ++matrix) {
-    const void* const* const from = rows + 8 * matrix + lane % 4 * 2;
-    words[matrix] = ElementOf(from[0], lane / 4) |
-                    uint32_t{ElementOf(from[1], lane / 4)} << 16;
-  }
-  WarpBarrier();
-}
-
-// PTX ISA, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and
-// t = lane % 4, A's registers hold rows g, g + 8, g, g + 8 at inputs
-// 2t, 2t + 1 (the last two registers: 8 more); B's column g likewise; D's rows
-// g, g, g + 8, g + 8 at columns 2t, 2t + 1 in turn.
-void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-  const int group = current % kWarp / 4;
-  const int pair = current % 4 * 2;
-  Warp& warp = block->warps[current / kWarp];
-  SetRows(warp, a);
-  for (int i = 0; i < 2; ++i) {
-    SetPair(warp.columns[group], pair + i * 8, b[i]);
-  }
-  WarpBarrier();
-  for (int i = 0; i < 4; ++i) {
-    d[i] = std::bit_cast<float>(FusedSum(warp.rows[group + i / 2 * 8],
-                                         warp.columns[pair + i % 2],
-                                         std::bit_cast<uint32_t>(d[i])));
-  }
-  WarpBarrier();
 }
 
 void MakeBarrier(uint64_t* barrier, int arrivals) {
@@ -651,7 +431,7 @@ void CopyBulk(void* to, const void* from, int bytes, int inside, int row,
   for (int i = 0; i < bytes / kCopyBytes; ++i) {
     const PendingCopy copy =
         MakeCopy(static_cast<char*>(to) + kCopyBytes * (i ^ row % 8),
-                 static_cast<const char*>(from) + kCopyBytes * i,
+                 static_cast<const char*>(from) + kCopyBytes * i, kCopyBytes,
                  kCopyBytes * i < inside);
     if (copies == Copies::kEarly) {
       Land(copy);
@@ -659,40 +439,6 @@ void CopyBulk(void* to, const void* from, int bytes, int inside, int row,
       std::memset(copy.to, kNotThereYet, kCopyBytes);
       at.copies.push_back(copy);
     }
-  }
-}
-
-void MultiplyAddWide(float* d, int row_tiles, const void* weights,
-                     const uint32_t* a, const void* rows, int step, bool keep) {
-  constexpr uintptr_t kAlign = 1024;
-  if (reinterpret_cast<uintptr_t>(weights) % kAlign != 0 ||
-      reinterpret_cast<uintptr_t>(rows) % kAlign != 0) {
-    Die("a misaligned operand of a product");
-  }
-  PendingProduct product = {d,
-                            row_tiles,
-                            static_cast<const char*>(weights),
-                            {},
-                            static_cast<const char*>(rows),
-                            step,
-                            keep};
-  if (a != nullptr) std::copy_n(a, 4, product.a.begin());
-  CurrentFiber().open_products.push_back(product);
-}
-
-void CommitProducts() {
-  Fiber& fiber = CurrentFiber();
-  fiber.product_groups.push_back(std::move(fiber.open_products));
-  fiber.open_products.clear();
-}
-
-void WaitProducts(int pending) {
-  while (static_cast<int>(CurrentFiber().product_groups.size()) > pending) {
-    for (const PendingProduct& product :
-         CurrentFiber().product_groups.front()) {
-      RunProduct(product);
-    }
-    CurrentFiber().product_groups.pop_front();
   }
 }
 

@@ -82,7 +82,8 @@ void CountBlock(unsigned* count);
 void WaitForBlocks(const unsigned* count, unsigned least);
 // The value of the lane whose number differs in the bits of `distance`.
 uint64_t ShuffleXor(uint64_t value, int distance);
-void Copy(void* to, const void* from, bool inside);
+// Of `bytes`, up to 16; zeros unless `inside`.
+void Copy(void* to, const void* from, int bytes, bool inside);
 void Commit();
 void Wait(int pending);
 void WaitForPrevious();
@@ -102,6 +103,14 @@ void CopyBulk(void* to, const void* from, int bytes, int inside, int row,
 // waited for.
 void MultiplyAddWide(float* d, int row_tiles, const void* weights,
                      const uint32_t* a, const void* rows, int step, bool keep);
+// Likewise a[4] x 16 rows, from 16 step on, of 8 column_tiles columns: 64 a row
+// in the swizzle of 128 bytes, and `rows` rows before the next 64. Added to d.
+void MultiplyAddColumns(float* d, int column_tiles, const uint32_t* a,
+                        const void* columns, int rows, int step);
+// As PTX's fence.proxy.async: products may read what the thread's copies
+// brought. One that reads what no such fence has shown ends the program. (Of
+// what a thread stores itself nothing is known.)
+void ShowToProducts();
 void CommitProducts();
 void WaitProducts(int pending);
 // Four matrices of 8 x 8 elements of 16 bits, as ldmatrix.x4.trans has them:

@@ -15,7 +15,10 @@
 namespace nacre::kernels::cuda {
 
 inline void CopyVector(uint4* shared, const char* global, bool inside) {
-  emulation::Copy(shared, global, inside);
+  emulation::Copy(shared, global, sizeof(uint4), inside);
+}
+inline void CopyWord(uint32_t* shared, const uint32_t* global, bool inside) {
+  emulation::Copy(shared, global, sizeof(uint32_t), inside);
 }
 
 inline void CommitCopies() { emulation::Commit(); }

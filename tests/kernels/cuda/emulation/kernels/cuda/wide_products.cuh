@@ -26,6 +26,11 @@ void WaitProducts() {
   emulation::WaitProducts(kPending);
 }
 
+inline void ShowToProducts() { emulation::ShowToProducts(); }
+
+template <int kCount, int kWidth>
+void KeepUntilHere(uint32_t (&)[kCount][kWidth]) {}
+
 template <int kRowTiles>
 void TakeSums(float4 (&)[kRowTiles]) {}
 
@@ -40,6 +45,14 @@ void MultiplyAddWide(float4 (&sum)[kRowTiles], const uint32_t (&weights)[4],
                      const uint4* rows, int step, bool keep) {
   emulation::MultiplyAddWide(&sum[0].x, kRowTiles, nullptr, weights, rows, step,
                              keep);
+}
+
+template <int kTiles>
+void MultiplyAddColumns(float4 (&sum)[kTiles], const uint32_t (&low)[2],
+                        const uint32_t (&high)[2], const uint4* columns,
+                        int rows, int step) {
+  const uint32_t a[4] = {low[0], low[1], high[0], high[1]};
+  emulation::MultiplyAddColumns(&sum[0].x, kTiles, a, columns, rows, step);
 }
 
 }  // namespace nacre::kernels::cuda

@@ -1,0 +1,147 @@
+// What the emulated machine (machine.h) knows of the block that runs: its own
+// sources alone include this.
+
+#ifndef TESTS_KERNELS_CUDA_EMULATION_MACHINE_STATE_H_
+#define TESTS_KERNELS_CUDA_EMULATION_MACHINE_STATE_H_
+
+#include <setjmp.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tests/kernels/cuda/emulation/machine.h"
+#include "tests/kernels/cuda/emulation/tensor_core.h"
+
+namespace nacre::kernels::cuda::emulation {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kCopyBytes = 16;
+inline constexpr int kMostGroups = 2;  // of GroupBarrier
+
+struct PendingCopy {
+  void* to;
+  const void* from;
+  int size;
+  bool inside;
+  // Of one that was issued while the kernel before still ran, and of some where
+  // other blocks do: what it read.
+  bool has_read;
+  std::array<char, kCopyBytes> bytes;
+};
+
+struct PendingProduct {
+  float* d;
+  int tiles;
+  const char* weights;  // in shared memory, or null
+  std::array<uint32_t, 4> a;
+  const char* rows;
+  int step;
+  bool keep;
+  int column_rows = 0;  // of columns, in place of rows
+};
+
+// Lives on: the next block's thread runs on its stack. Switched by _setjmp and
+// _longjmp, which, unlike swapcontext, ask nothing of the kernel.
+struct Fiber {
+  std::unique_ptr<char[]> stack;
+  jmp_buf at;
+  bool started = false;
+  bool done = false;
+  // Runs again when so many threads have arrived at the barriers, and, if it
+  // waits for the kernel before, when that is done.
+  int64_t warp_target = 0;
+  int64_t block_target = 0;
+  int64_t group_target = 0;
+  int group = 0;
+  bool waits = false;
+  bool has_waited = false;
+  int shuffles = 0;
+  std::vector<PendingCopy> open;
+  std::deque<std::vector<PendingCopy>> groups;
+  const uint64_t* barrier = nullptr;  // that it waits for
+  int parity = 0;
+  const unsigned* count = nullptr;  // that it waits for, until it is `least`
+  unsigned least = 0;
+  int shows = 0;  // ShowToProducts that it has called
+  std::vector<PendingProduct> open_products;
+  std::deque<std::vector<PendingProduct>> product_groups;
+};
+
+struct Warp {
+  int64_t arrived = 0;
+  Factors rows[16];    // of a tensor core's left matrix
+  Factors columns[8];  // of its right one
+  uint64_t shuffled[2][kWarp];
+  const void* sources[kWarp];  // of lanes
+};
+
+// A barrier of a number of threads that may be another each time.
+struct Group {
+  int64_t arrived = 0;
+  int64_t target = 0;  // arrivals at which it opens
+  int threads = 0;
+
+  int64_t Arrive(int of_threads) {
+    if (arrived == target) {
+      threads = of_threads;
+      target += threads;
+    }
+    if (threads != of_threads) Die("a barrier that others are to open");
+    ++arrived;
+    return target;
+  }
+};
+
+// In shared memory. A phase with copies ends when a thread waits for it.
+struct Barrier {
+  int arrivals = 0;
+  int arrived = 0;
+  int64_t announced = 0;  // bytes
+  int64_t copied = 0;
+  int64_t phase = 0;
+  std::vector<PendingCopy> copies = {};
+
+  void TryEndPhase();
+};
+
+// Who copied 16 bytes of shared memory there last, and how often it had called
+// ShowToProducts by then.
+struct CopiedVector {
+  int64_t block = 0;
+  int thread = 0;
+  int shows = 0;
+};
+// No block has more shared memory, which lies together.
+inline std::array<CopiedVector, (256 << 10) / kCopyBytes> copied;
+inline int64_t blocks_so_far = 0;
+
+struct BlockState {
+  const std::function<void()>* body;
+  BlockRules rules;
+  int threads;
+  bool previous_is_done = false;
+  int64_t arrived = 0;
+  std::array<Group, kMostGroups> groups = {};
+  std::vector<Warp> warps;
+  std::map<const uint64_t*, Barrier> barriers;
+  const int64_t number = ++blocks_so_far;
+  std::vector<Fiber> fibers;  // as many as the largest block had on them
+};
+
+inline BlockState* block = nullptr;  // that runs
+inline int current = 0;              // thread of it
+
+inline Fiber& CurrentFiber() { return block->fibers[current]; }
+
+inline CopiedVector& CopiedTo(const void* at) {
+  return copied[reinterpret_cast<uintptr_t>(at) / kCopyBytes % copied.size()];
+}
+
+}  // namespace nacre::kernels::cuda::emulation
+
+#endif  // TESTS_KERNELS_CUDA_EMULATION_MACHINE_STATE_H_
