@@ -8,7 +8,7 @@
 #   fast    benchmarks                                       } and what is run
 #                                                              unless told
 #   models  benchmarks of models of every size and format, 10 minutes
-#   clean   compute-sanitizer, 20 minutes
+#   clean   compute-sanitizer, 22 minutes
 #   all     all of these
 #
 # OUT_DIR (default ./results) gets summary.json, a JSON file for each benchmark
@@ -264,7 +264,8 @@ if ((has_device != 0)) && [[ -z "$rehearse" ]]; then
   none models bench_gpu_{formats,70B,unfused}
   none clean sanitize-{memcheck,racecheck,initcheck,synccheck} \
     sanitize-{memcheck,racecheck,synccheck}-{attention,pairs} \
-    sanitize-{memcheck,synccheck}-persistent
+    sanitize-{memcheck,synccheck}-persistent \
+    sanitize-{memcheck,racecheck,synccheck}-warpgroups
   finish "no device"
   echo "run.sh: there is no GPU to run on: $why" >&2
   exit 77
@@ -392,7 +393,7 @@ sanitize() { # NAME LIMIT TOOL COMMAND...
     gpu_step "$name" "$limit" "$sanitizer" --tool "$tool" --error-exitcode 1 "$@"
   fi
 }
-begin_part clean 1200
+begin_part clean 1320
 # The order of accesses of all threads is the dearest thing to follow: it did not
 # end within 100 seconds on an H200.
 for tool in memcheck racecheck initcheck synccheck; do
@@ -414,6 +415,11 @@ done
 for tool in memcheck synccheck; do
   sanitize "sanitize-$tool-persistent" 60 "$tool" \
     ./tests/model_cuda_persistent_test --gtest_filter='*/Small'
+done
+# Warps that copy and warpgroups that multiply hand each other stages.
+for tool in memcheck racecheck synccheck; do
+  sanitize "sanitize-$tool-warpgroups" 40 "$tool" \
+    ./tests/kernels_cuda_wide_attention_test --gtest_filter='*EveryGroup*'
 done
 
 if ((${#names[@]} == 0)); then

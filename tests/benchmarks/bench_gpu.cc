@@ -3,8 +3,8 @@
 //
 //   bench_gpu [--models LIST] [--device N] [--kv-type T] [--repetitions N]
 //             [--seconds BUDGET] [--json FILE] [--no-graphs] [--no-overlap]
-//             [--no-fusion] [--persistent] [--prefill own|cublas] [--tiny]
-//             [--facts]
+//             [--no-fusion] [--persistent] [--warpgroup-attention]
+//             [--prefill own|cublas] [--tiny] [--facts]
 //
 // --models is as in 1B,8B,70B:int8. What is not begun within the seconds is
 // left out. The file is written anew after each part. --prefill cublas:
@@ -12,7 +12,9 @@
 // --no-overlap, --no-fusion: as if steps were no CUDA graphs, kernels waited
 // for each other's ends, and none did what another one could do after it.
 // --persistent, of bf16 models: steps of one or few rows are one kernel where
-// they can be, not a graph.
+// they can be, not a graph. --warpgroup-attention: prompts of models with bf16
+// keys and values as the workers' flag has them; attention alone is measured
+// both ways where the device can.
 // --tiny: sizes that only show that it runs. --facts: only what device there
 // is. Exit codes: 0; 1 when something failed, or a row had other bits in
 // another batch; 77 where there is no GPU.
@@ -65,6 +67,10 @@ Flags Parse(int argc, char** argv) {
     }
     if (name == "--persistent") {
       flags.plan.persistent = true;
+      continue;
+    }
+    if (name == "--warpgroup-attention") {
+      flags.plan.warpgroup_attention = true;
       continue;
     }
     if (name == "--tiny") {

@@ -34,11 +34,12 @@ absl::StatusOr<std::vector<GpuModel>> ParseGpuModels(const std::string& list);
 struct GpuBenchPlan {
   std::vector<GpuModel> models = GpuModels();
   int device = 0;
-  std::string kv_type = "auto";  // the models' BackendOptions::kv_type
-  bool graphs = true;            // as of BackendOptions
-  bool overlap = true;           // likewise
-  bool fusion = true;            // likewise
-  bool persistent = false;       // likewise
+  std::string kv_type = "auto";      // the models' BackendOptions::kv_type
+  bool graphs = true;                // as of BackendOptions
+  bool overlap = true;               // likewise
+  bool fusion = true;                // likewise
+  bool persistent = false;           // likewise
+  bool warpgroup_attention = false;  // likewise, of the models
   // Likewise, of models with bf16 weights: with "cublas" prompts are measured
   // both ways.
   std::string prefill = kernels::kOwnPrefill;
@@ -91,6 +92,8 @@ struct GpuBench {
 
 nlohmann::ordered_json BenchGpuModel(const GpuBench& bench,
                                      const GpuModel& model);
+// Prompts over bf16 are measured by warpgroups, too, where the device has them.
+// Other bits are a failure.
 nlohmann::ordered_json BenchGpuAttention(const GpuBench& bench,
                                          const std::string& kv_type);
 nlohmann::ordered_json BenchGpuSampling(const GpuBench& bench);

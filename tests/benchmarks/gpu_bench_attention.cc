@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -103,8 +104,48 @@ double KvBytes(const GpuBenchPlan& plan, kernels::DType type, int context,
          static_cast<double>(kernels::SizeOf(type));
 }
 
+double Operations(const GpuBenchPlan& plan, int context, const Batch& batch) {
+  return 4.0 * batch.sessions * batch.rows * (context + 0.5 * batch.rows) *
+         plan.attention_heads * plan.attention_head_dim;
+}
+
+// A prompt's rows by warpgroups, beside `expected`, what they are without.
+absl::Status MeasureWarpgroups(const GpuBenchPlan& plan,
+                               kernels::Backend* backend, const Cache& cache,
+                               const Batch& batch, int context, const float* q,
+                               const std::vector<float>& expected, Json* json) {
+  const int width = plan.attention_heads * plan.attention_head_dim;
+  const std::vector<kernels::RowContext> rows = cache.Rows(batch);
+  const size_t bytes = expected.size() * sizeof(float);
+  NACRE_ASSIGN_OR_RETURN(const auto out, backend->Allocate(bytes));
+  std::vector<double> times;
+  for (int i = 0; i <= plan.repetitions; ++i) {
+    NACRE_RETURN_IF_ERROR(backend->Synchronize());
+    const double start = Seconds();
+    backend->Attention(q, width, plan.attention_heads, 0.1f, rows,
+                       cache.layers()[0], out->f32());
+    NACRE_RETURN_IF_ERROR(backend->Synchronize());
+    if (i > 0) times.push_back(Seconds() - start);
+  }
+  std::vector<float> actual(expected.size());
+  backend->CopyToHost(out->data(), bytes, actual.data());
+  NACRE_RETURN_IF_ERROR(backend->Synchronize());
+  const double seconds = Median(times);
+  const double operations = Operations(plan, context, batch) / seconds;
+  std::printf("%8d %8d %6d %10.1f %8s %10s %9.2f  by warpgroups\n", context,
+              batch.sessions, batch.rows, seconds * 1e6, "", "",
+              operations * 1e-12);
+  const bool same = std::memcmp(actual.data(), expected.data(), bytes) == 0;
+  (*json)["warpgroups"] = {{"seconds", seconds},
+                           {"operations_per_second", operations},
+                           {"same_bits", same}};
+  if (same) return absl::OkStatus();
+  return absl::InternalError("attention by warpgroups has other bits");
+}
+
+// `wide`: attends to prompts by warpgroups; null: there is none.
 absl::Status MeasureContext(const GpuBench& bench, kernels::Backend* backend,
-                            int context, Json* json) {
+                            kernels::Backend* wide, int context, Json* json) {
   const GpuBenchPlan& plan = bench.plan;
   // Of long contexts a few sessions are enough, and more than fit.
   const int sessions = context > 8192 ? 2 : 16;
@@ -152,9 +193,7 @@ absl::Status MeasureContext(const GpuBench& bench, kernels::Backend* backend,
     const double seconds = Median(times[b]);
     const double rate =
         KvBytes(plan, backend->kv_type(), context, batches[b]) / seconds;
-    const double operations = 4.0 * batches[b].sessions * batches[b].rows *
-                              (context + 0.5 * batches[b].rows) * width /
-                              seconds;
+    const double operations = Operations(plan, context, batches[b]) / seconds;
     std::printf("%8d %8d %6d %10.1f %8.0f %10.1f %9.2f\n", context,
                 batches[b].sessions, batches[b].rows, seconds * 1e6,
                 rate * 1e-9, 100 * rate / bench.limits.read,
@@ -166,7 +205,17 @@ absl::Status MeasureContext(const GpuBench& bench, kernels::Backend* backend,
                                 {"of_read_bandwidth", rate / bench.limits.read},
                                 {"operations_per_second", operations}});
   }
-  return absl::OkStatus();
+  if (wide == nullptr || plan.attention_prompt_rows == 0) {
+    return absl::OkStatus();
+  }
+  // The last batch was the last to write.
+  std::vector<float> expected(static_cast<size_t>(plan.attention_prompt_rows) *
+                              static_cast<size_t>(width));
+  backend->CopyToHost(out->data(), expected.size() * sizeof(float),
+                      expected.data());
+  NACRE_RETURN_IF_ERROR(backend->Synchronize());
+  return MeasureWarpgroups(plan, wide, *cache, batches.back(), context,
+                           q->f32(), expected, &(*json)["cases"].back());
 }
 
 absl::Status MeasureAttention(const GpuBench& bench, const std::string& kv_type,
@@ -177,6 +226,9 @@ absl::Status MeasureAttention(const GpuBench& bench, const std::string& kv_type,
   options.kv_type = kv_type;
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
                          kernels::CreateBackend(options));
+  options.warpgroup_attention = true;
+  // Null with f32, and on devices without.
+  const auto wide = kernels::CreateBackend(options);
   backend->BindComputeThread();
   std::printf("%8s %8s %6s %10s %8s %10s %9s\n", "context", "sessions", "rows",
               "us", "GB/s", "% of read", "TFLOP/s");
@@ -187,7 +239,9 @@ absl::Status MeasureAttention(const GpuBench& bench, const std::string& kv_type,
       std::printf("left out: no time\n");
       break;
     }
-    NACRE_RETURN_IF_ERROR(MeasureContext(bench, backend.get(), context, json));
+    NACRE_RETURN_IF_ERROR(MeasureContext(bench, backend.get(),
+                                         wide.ok() ? wide->get() : nullptr,
+                                         context, json));
   }
   return absl::OkStatus();
 }

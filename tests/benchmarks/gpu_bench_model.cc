@@ -279,6 +279,7 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   options.overlap = bench.plan.overlap;
   options.fusion = bench.plan.fusion;
   options.persistent = bench.plan.persistent;
+  options.warpgroup_attention = bench.plan.warpgroup_attention;
   if (model.weights == "bf16") options.prefill = bench.plan.prefill;
   options.cublas_library = bench.plan.cublas_library;
   auto created = kernels::CreateBackend(options);

@@ -64,6 +64,25 @@ TEST_F(GpuBenchTest, MeasuresEveryPart) {
   for (const auto& kernel : small) EXPECT_GT(kernel["seconds"], 0) << kernel;
 }
 
+TEST_F(GpuBenchTest, PromptsAreMeasuredByWarpgroupsToo) {
+  GpuBenchPlan plan = TinyGpuBenchPlan();
+  plan.models.resize(1);
+  plan.warpgroup_attention = true;
+  plan.attention_heads = 8;
+  plan.attention_kv_heads = 2;
+  plan.attention_head_dim = 64;
+  plan.attention_prompt_rows = 64;
+  const auto json = RunGpuBench(plan);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ((*json)["any_failed"], false) << *json;
+  const auto& f32 = (*json)["attention"][0]["cases"].back();
+  EXPECT_FALSE(f32.contains("warpgroups"));
+  const auto& bf16 = (*json)["attention"][1]["cases"].back();
+  EXPECT_EQ(bf16["rows"], 64);
+  EXPECT_GT(bf16["warpgroups"]["operations_per_second"], 0);
+  EXPECT_EQ(bf16["warpgroups"]["same_bits"], true);
+}
+
 TEST_F(GpuBenchTest, SaysWhatThereWasNoTimeFor) {
   GpuBenchPlan plan = TinyGpuBenchPlan();
   plan.seconds = 0;

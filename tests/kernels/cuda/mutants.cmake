@@ -65,11 +65,6 @@ nacre_mutant_statement(wide_attention_copies_not_shown
   [[    ShowToProducts();
     __syncwarp();]]
   [[    __syncwarp();]])
-nacre_mutant_statement(wide_attention_lanes_not_waited_for
-  kernels/cuda/attention_wide.cuh
-  [[    ShowToProducts();
-    __syncwarp();]]
-  [[    ShowToProducts();]])
 nacre_mutant_statement(wide_attention_step_not_waited_for
   kernels/cuda/attention_wide.cuh
   [[    if (is_there) WaitPhase(block_.full + stage, step / kStages % 2);]] [[]])
@@ -84,9 +79,6 @@ nacre_mutant_statement(wide_attention_stage_free_too_early
       Multiply(range, step + 1, multiplies);]])
 nacre_mutant_statement(wide_attention_products_not_waited_for
   kernels/cuda/attention_wide.cuh [[    WaitProducts<0>();]] [[]])
-nacre_mutant_statement(wide_attention_queries_not_waited_for
-  kernels/cuda/attention_wide.cuh
-  [[    GroupBarrier<32 * Block::kGroupWarps>(block.Group());]] [[]])
 nacre_mutant_statement(wide_attention_kernel_before_not_waited_for
   kernels/cuda/attention_wide.cuh
   [[  block.SharePlace(block.FindPlace(part, range.end));
