@@ -187,7 +187,10 @@ __device__ __forceinline__ void TakeSteps(
   int split_end = args.rule().Begin(split + 1);
   for (int begin = range.begin; begin < range.end; begin += kStep) {
     block.Meet();
-    if (queries.AnySees(begin, args.window)) {
+    // Steps before the windows of all its queries, or past them, give
+    // nothing.
+    if (begin <= queries.last &&
+        queries.first - (begin + kStep - 1) < args.window) {
       TakeStep(args, block, queries, begin, &sums);
     }
     if constexpr (kWhole) {

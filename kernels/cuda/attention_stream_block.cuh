@@ -124,6 +124,7 @@ struct StreamBlock : StreamPath {
   // x and y of its i-th four are those of a query at this one and kApart later.
   // So are z and w of its other query.
   static constexpr int kApart = 4;
+  static constexpr int kTileApart = 1;  // of i even and i + 1
   __device__ int LaneBegin(int step_begin) const {
     return step_begin + 8 * (lane % 4);
   }

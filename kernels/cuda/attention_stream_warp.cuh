@@ -27,10 +27,6 @@ struct StreamQueries {
   int first = 0;     // position of any, and the last
   int last = -1;
 
-  // Steps before all their windows, or past all of them, give nothing.
-  __device__ bool AnySees(int begin, int window) const {
-    return begin <= last && first - (begin + kStep - 1) < window;
-  }
   // Some do not see the first positions of a step, or its last.
   __device__ bool IsLate(int begin, int window) const {
     return last - window >= begin;
@@ -181,11 +177,11 @@ __device__ __forceinline__ void AddStepByRow(
       };
 #pragma unroll
       for (int group = 0; group < kStep / 16; ++group) {
-        const auto seen_of = [&](int i) {
-          return SeenHalves<Block::kApart>(block.PositionOf(lane_begin, i),
-                                           limit, args.window);
-        };
-        const uint32_t seen[2] = {seen_of(2 * group), seen_of(2 * group + 1)};
+        const int p = block.PositionOf(lane_begin, 2 * group);
+        const uint32_t seen[2] = {
+            SeenHalves<Block::kApart>(p, limit, args.window),
+            SeenHalves<Block::kApart>(p + Block::kTileApart, limit,
+                                      args.window)};
         const auto& low = pairs[2 * group];
         const auto& high = pairs[2 * group + 1];
         if (j == 0) add(sums->totals, low, high, kOnePair, kOnePair);

@@ -94,7 +94,7 @@ class WideTaker {
     Multiply(range, 0, /*values=*/false);
 #pragma unroll 1
     for (int step = 0, begin = range.begin; begin < range.end; ++step) {
-      const bool adds = queries_.AnySees(begin, args_.window);
+      const bool adds = AnySees(begin);
       const bool multiplies = adds && !Weigh(begin, step % Block::kStages);
       Multiply(range, step + 1, multiplies);
       if (block_.lane == 0) Arrive(block_.free + step % Block::kStages);
@@ -132,6 +132,12 @@ class WideTaker {
     return span;
   }
 
+  // Steps before the windows of all its queries, or past them, give nothing.
+  __device__ __forceinline__ bool AnySees(int begin) const {
+    return begin <= queries_.last &&
+           queries_.first - (begin + kStep - 1) < args_.window;
+  }
+
   // The step's scores become weights; totals are added. True: values, too,
   // because there are some that not all rows see and that are not finite.
   __device__ __forceinline__ bool Weigh(int begin, int stage) {
@@ -163,7 +169,7 @@ class WideTaker {
     if (is_there) WaitPhase(block_.full + stage, step / kStages % 2);
     const int group = block_.Group();
     WaitPhase(block_.turns + group, (step + 1 + group) % 2);
-    const bool scores = is_there && queries_.AnySees(begin, args_.window);
+    const bool scores = is_there && AnySees(begin);
     if (values && scores) {
       MultiplyInTurn<true, true>(step);
     } else if (values) {

@@ -111,6 +111,7 @@ struct WideStreamBlock : StreamPath {
 
   // As of StreamBlock: columns 2t and 2t + 1 of tile `i` of 8 rows.
   static constexpr int kApart = 1;
+  static constexpr int kTileApart = 16;
   __device__ int LaneBegin(int step_begin) const {
     return step_begin + 4 * (lane % 4);
   }
