@@ -249,6 +249,8 @@ TESTED_BY = {
                     "elementwise.cu", "f32_gemm.cu", "norm.cu", "store_kv.cu")},
     **{f"kernels/cuda/{name}": "tests/kernels/cuda/cublas_lt_test.cc"
        for name in ("cuda_library.cc", "no_cublas_lt.cc")},
+    "kernels/cuda/attention_wide.cu":
+        "tests/kernels/cuda/cuda_wide_attention_test.cc",
     "kernels/cuda/cuda_products.cc": "tests/kernels/cuda/cuda_fused_test.cc",
     "kernels/cuda/gemm_pairs.cu": "tests/kernels/cuda/cuda_pairs_test.cc",
     "kernels/cuda/prompt_rows.cu": "tests/kernels/cuda/cublas_prompts_test.cc",

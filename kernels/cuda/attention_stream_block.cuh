@@ -128,7 +128,7 @@ struct StreamBlock : StreamPath {
   __device__ int LaneBegin(int step_begin) const {
     return step_begin + 8 * (lane % 4);
   }
-  __device__ int PositionOf(int begin, int i) const {
+  __device__ int LanePosition(int begin, int i) const {
     return begin + i / 4 * 32 + i % 4;
   }
 

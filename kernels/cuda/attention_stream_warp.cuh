@@ -177,7 +177,7 @@ __device__ __forceinline__ void AddStepByRow(
       };
 #pragma unroll
       for (int group = 0; group < kStep / 16; ++group) {
-        const int p = block.PositionOf(lane_begin, 2 * group);
+        const int p = block.LanePosition(lane_begin, 2 * group);
         const uint32_t seen[2] = {
             SeenHalves<Block::kApart>(p, limit, args.window),
             SeenHalves<Block::kApart>(p + Block::kTileApart, limit,

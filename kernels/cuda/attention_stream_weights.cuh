@@ -17,8 +17,8 @@
 namespace nacre::kernels::cuda {
 namespace {  // only attention.cu and persistent.cu include this
 
-// Scores of a step, of the positions that PositionOf of the block tells. x and
-// y are those of query g, z and w those of query g + 8.
+// Scores of a step, of the positions that LanePosition of the block tells. x
+// and y are those of query g, z and w those of query g + 8.
 using StepScores = float4[kStep / 8];
 
 // Sums over positions of a split so far, or of splits. x and y of values[j] are
@@ -74,7 +74,7 @@ __device__ __forceinline__ void MaskStep(const Block& block,
   const float nothing = __int_as_float(kMinusInfinityBits);
 #pragma unroll
   for (int i = 0; i < kStep / 8; ++i) {
-    const int p = block.PositionOf(lane_begin, i);
+    const int p = block.LanePosition(lane_begin, i);
     float4& score = scores[i];
     score = {Sees(p, positions[0], window) ? score.x : nothing,
              Sees(p + kApart, positions[0], window) ? score.y : nothing,

@@ -115,7 +115,7 @@ struct WideStreamBlock : StreamPath {
   __device__ int LaneBegin(int step_begin) const {
     return step_begin + 4 * (lane % 4);
   }
-  __device__ int PositionOf(int begin, int i) const {
+  __device__ int LanePosition(int begin, int i) const {
     const int other = lane % 4 < 2 ? 10 : -6;
     return begin + i / 4 * 32 + i % 2 * 16 + (i / 2 % 2 == 1 ? other : 0);
   }
