@@ -67,6 +67,7 @@ TEST_F(GpuBenchTest, MeasuresEveryPart) {
 TEST_F(GpuBenchTest, PromptsAreMeasuredByWarpgroupsToo) {
   GpuBenchPlan plan = TinyGpuBenchPlan();
   plan.models.resize(1);
+  plan.rows = {1};
   plan.warpgroup_attention = true;
   plan.attention_heads = 8;
   plan.attention_kv_heads = 2;

@@ -3,8 +3,9 @@
 // where there is one that has them.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <utility>
@@ -78,7 +79,8 @@ class CudaWideAttentionTest : public ::testing::Test {
     EXPECT_EQ(cuda::emulation::counts.kernels != kernels, uses == Uses::kWide);
 #endif
     for (size_t i = 0; i < actual.size(); ++i) {
-      ASSERT_TRUE(std::memcmp(&actual[i], &expected[i], sizeof(float)) == 0 ||
+      ASSERT_TRUE(std::bit_cast<uint32_t>(actual[i]) ==
+                      std::bit_cast<uint32_t>(expected[i]) ||
                   (std::isnan(actual[i]) && std::isnan(expected[i])))
           << "row " << i / width << ", element " << i % width << ": "
           << actual[i] << ", not " << expected[i];
@@ -92,9 +94,9 @@ class CudaWideAttentionTest : public ::testing::Test {
 
 std::vector<RowContext> Prompt(const PagedCache& cache, int session, int first,
                                int count) {
-  std::vector<RowContext> rows;
+  std::vector<RowContext> rows(static_cast<size_t>(count));
   for (int p = 0; p < count; ++p) {
-    rows.push_back(cache.Row(session, first + p));
+    rows[static_cast<size_t>(p)] = cache.Row(session, first + p);
   }
   return rows;
 }
