@@ -36,6 +36,7 @@
 #include "kernels/memory_ops.h"
 #include "kernels/product_ops.h"
 #include "kernels/row_ops.h"
+#include "kernels/step_inputs.h"
 
 namespace nacre::kernels {
 
@@ -80,6 +81,12 @@ class Backend : public MemoryOps,
   // Called once by the thread that will call the ops: pins it to its core.
   virtual void BindComputeThread() = 0;
 
+  // What the ops of the step that comes next will be told by the host, to be
+  // sent together. Where `values` lie for those ops, until the next call; null
+  // after an error. A device that is the host sends nothing.
+  virtual const float* SendInputs(const StepInputs& inputs) {
+    return inputs.values.data();
+  }
   // Runs `ops`: ops of this backend for `rows` rows that go through a model
   // together. The ops do what they do outside of a step. Memory that they use
   // stays allocated until RunStep returns. A device may record the ops and

@@ -24,6 +24,9 @@ namespace nacre::kernels {
 class ForwardedMemory : public Backend {
  public:
   void BindComputeThread() override { inner_->BindComputeThread(); }
+  const float* SendInputs(const StepInputs& inputs) override {
+    return inner_->SendInputs(inputs);
+  }
   void RunStep(int rows, absl::FunctionRef<void()> ops) override {
     inner_->RunStep(rows, ops);
   }

@@ -23,7 +23,6 @@ absl::Status Activations::Grow(const ModelConfig& config,
   if (num_rows > max_rows) {
     const int size = config.hidden_size;
     const int inter = config.intermediate_size;
-    const int half = config.head_dim / 2;
     max_rows = 0;  // until all of them have grown
     NACRE_RETURN_IF_ERROR(allocate(num_rows, size, &hidden));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, size, &normed));
@@ -33,16 +32,6 @@ absl::Status Activations::Grow(const ModelConfig& config,
     NACRE_RETURN_IF_ERROR(allocate(num_rows, size, &attended));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, 2 * inter, &gate_up));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, inter, &mlp));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &angles.cos));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &angles.sin));
-    if (config.embedding.has_positions) {
-      static_assert(sizeof(int32_t) == sizeof(float));
-      NACRE_RETURN_IF_ERROR(allocate(num_rows, 1, &positions));
-    }
-    if (config.windows.rope_theta > 0) {
-      NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &local_angles.cos));
-      NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &local_angles.sin));
-    }
     if (config.experts.count > 0) {
       const ExpertOptions& options = config.experts;
       const int chosen = num_rows * options.per_token;

@@ -4,6 +4,7 @@
 #ifndef MODEL_ACTIVATIONS_H_
 #define MODEL_ACTIVATIONS_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -12,10 +13,11 @@
 
 namespace nacre::model {
 
-// Of the rows, [rows, head_dim / 2] each.
+// Of the step's rows, [rows, head_dim / 2] each: the backend's
+// (Backend::SendInputs).
 struct Angles {
-  std::unique_ptr<kernels::Buffer> cos;
-  std::unique_ptr<kernels::Buffer> sin;
+  const float* cos = nullptr;
+  const float* sin = nullptr;
 };
 
 // Of layers with experts. A row is in `in` once for each of its experts.
@@ -37,7 +39,7 @@ struct Activations {
   std::unique_ptr<kernels::Buffer> attention;  // [rows, q]
   std::unique_ptr<kernels::Buffer> gate_up;    // [rows, 2 * intermediate]
   std::unique_ptr<kernels::Buffer> mlp;        // [rows, intermediate]
-  std::unique_ptr<kernels::Buffer> positions;  // of learned ones, int32 [rows]
+  const int32_t* positions = nullptr;  // of learned ones, likewise [rows]
   Angles angles;
   Angles local_angles;  // of layers that have other frequencies
   ExpertActivations experts;

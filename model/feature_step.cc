@@ -74,7 +74,11 @@ absl::Status FeatureStep::Begin(absl::Span<const FeatureRows> batch,
     EmptySlots(batch);
     return status;
   }
-  rows_.SendPositions(backend_, &activations_);
+  kernels::StepInputs inputs;
+  inputs.token_ids = rows_.token_ids();
+  inputs.num_heads = config_.num_attention_heads;
+  inputs.layer = &kv(0);
+  rows_.Send(inputs, backend_, &activations_);
   return absl::OkStatus();
 }
 

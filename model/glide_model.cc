@@ -97,9 +97,9 @@ absl::StatusOr<absl::Span<const float>> GlideModel::Forward(
   NACRE_RETURN_IF_ERROR(
       step_.Begin(batch, feature_size(), [this] { return cross_.Begin(); }));
   LayerRunner& runner = *step_.runner();
+  backend_->Embed(*weights_.llama.embedding, step_.rows().token_ids(),
+                  step_.activations()->hidden->f32());
   backend_->RunStep(step_.rows().size(), [&] {
-    backend_->Embed(*weights_.llama.embedding, step_.rows().token_ids(),
-                    step_.activations()->hidden->f32());
     for (size_t i = 0; i < weights_.cross.size(); ++i) {
       const LayerWeights& layer = weights_.llama.layers[i];
       const int index = static_cast<int>(i);

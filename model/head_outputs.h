@@ -35,6 +35,8 @@ class HeadOutputs {
   // The same of a step whose rows are all drawn from.
   absl::Status Plan(absl::Span<const QueuedStep::Row> rows);
 
+  // What Queue will draw.
+  absl::Span<const kernels::RowDraw> draws() const { return draws_; }
   // Queues the draws and the copies.   logits [logit rows, vocab_size], the
   // device's
   void Queue(const float* logits);

@@ -63,7 +63,7 @@ kernels::HeadAngles LayerRunner::AnglesOf(int layer) const {
   const Angles& angles = config_.has_local_rope(layer)
                              ? activations_->local_angles
                              : activations_->angles;
-  return {config_.num_attention_heads, angles.cos->f32(), angles.sin->f32()};
+  return {config_.num_attention_heads, angles.cos, angles.sin};
 }
 
 void LayerRunner::RopeStoreKv(const LayerWeights& weights, int layer,

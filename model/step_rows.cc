@@ -1,6 +1,7 @@
 #include "model/step_rows.h"
 
 #include <cstddef>
+#include <cstring>
 
 namespace nacre::model {
 
@@ -96,22 +97,29 @@ void StepRows::AddLogits(int count) {
   head_runs_.back().count += count;
 }
 
-void StepRows::SendPositions(kernels::MemoryOps* memory,
-                             Activations* to) const {
-  if (has_positions_) {
-    memory->CopyFromHost(positions_.data(), positions_.size() * sizeof(int32_t),
-                         to->positions->data());
+void StepRows::Send(kernels::StepInputs inputs, kernels::Backend* backend,
+                    Activations* to) {
+  values_.clear();
+  for (const RowAngles& angles : angles_) {
+    values_.insert(values_.end(), angles.cos.begin(), angles.cos.end());
+    values_.insert(values_.end(), angles.sin.begin(), angles.sin.end());
   }
-  const Angles* const targets[] = {&to->angles, &to->local_angles};
+  const size_t num_angles = values_.size();
+  static_assert(sizeof(int32_t) == sizeof(float));
+  values_.resize(num_angles + positions_.size());
+  std::memcpy(values_.data() + num_angles, positions_.data(),
+              positions_.size() * sizeof(int32_t));
+  inputs.values = values_;
+  inputs.contexts = contexts_;
+  const float* sent = backend->SendInputs(inputs);
+  if (sent == nullptr) return;  // the backend keeps the error
+  Angles* const targets[] = {&to->angles, &to->local_angles};
   for (size_t i = 0; i < angles_.size(); ++i) {
-    const auto send = [&](const std::vector<float>& from,
-                          kernels::Buffer* buffer) {
-      memory->CopyFromHost(from.data(), from.size() * sizeof(float),
-                           buffer->data());
-    };
-    send(angles_[i].cos, targets[i]->cos.get());
-    send(angles_[i].sin, targets[i]->sin.get());
+    const size_t size = angles_[i].cos.size();
+    *targets[i] = {sent, sent + size};
+    sent += 2 * size;
   }
+  to->positions = reinterpret_cast<const int32_t*>(sent);
 }
 
 }  // namespace nacre::model

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/memory_ops.h"
+#include "kernels/backend.h"
 #include "kernels/prompt_products.h"
 #include "model/activations.h"
 #include "model/block_sequence.h"
@@ -61,9 +61,10 @@ class StepRows {
     return prompt_runs_;
   }
 
-  // Queues the copy of the rows' angles, and of their positions where the model
-  // has learned some, to the device.
-  void SendPositions(kernels::MemoryOps* memory, Activations* to) const;
+  // Sends what the step begins with, `inputs` with these rows' angles, contexts
+  // and learned positions, and says where angles and positions are.
+  void Send(kernels::StepInputs inputs, kernels::Backend* backend,
+            Activations* to);
 
  private:
   // Of the row that is added next, but for its tail.
@@ -80,6 +81,7 @@ class StepRows {
   std::vector<RowAngles> angles_;  // then those of layers with a window, if any
   const bool has_positions_;
   std::vector<int32_t> positions_;  // learned ones
+  std::vector<float> values_;       // of the step's inputs
   std::vector<int32_t> token_ids_;
   std::vector<kernels::RowContext> contexts_;
   std::vector<kernels::KvSlot> tails_;  // of all rows that have one

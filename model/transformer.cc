@@ -109,6 +109,23 @@ void AddSpareRows(const ModelConfig& config, const KvPool& kv_pool,
   rows->AddSpareRows(*size - rows->size(), kv_pool.spare_table());
 }
 
+// Scales the rows that were embedded, and adds learned positions.
+void FinishEmbedding(const ModelConfig& config, const Weights& weights,
+                     int rows, kernels::Backend* backend,
+                     Activations* activations) {
+  Activations& a = *activations;
+  const size_t size =
+      static_cast<size_t>(rows) * static_cast<size_t>(config.hidden_size);
+  if (weights.embedding_scale != 1.0f) {
+    backend->Scale(a.hidden->f32(), size, weights.embedding_scale);
+  }
+  if (weights.positions != nullptr) {
+    backend->EmbedDrawn(*weights.positions, a.positions, rows,
+                        a.attended->f32());
+    backend->AddInPlace(a.hidden->f32(), a.attended->f32(), size);
+  }
+}
+
 // What is to be had after the layers.
 void KeepLastFeatures(const ModelConfig& config, const NormWeights& final_norm,
                       int rows, LayerRunner* runner, Activations* activations,
@@ -282,23 +299,19 @@ absl::Status Transformer::CheckBatch(
   return absl::OkStatus();
 }
 
-size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
+size_t Transformer::RunLayers(kernels::StepInputs inputs,
+                              absl::FunctionRef<void()> embed, bool may_end) {
+  kernels::PromptProducts* const prompts = backend_->prompt_products();
+  if (prompts != nullptr) prompts->SetRows(rows_.prompt_runs());
+  inputs.num_heads = config_.num_attention_heads;
+  inputs.layer = &kv_pool_->layer(0);
+  rows_.Send(inputs, backend_, &activations_);
+  // Outside of what is recorded: where drawn tokens lie differs from step to
+  // step.
+  embed();
+  FinishEmbedding(config_, weights_, rows_.size(), backend_, &activations_);
   size_t layers_run = 0;
   const auto run = [&] {
-    embed();
-    const size_t size = static_cast<size_t>(rows_.size()) *
-                        static_cast<size_t>(config_.hidden_size);
-    if (weights_.embedding_scale != 1.0f) {
-      backend_->Scale(activations_.hidden->f32(), size,
-                      weights_.embedding_scale);
-    }
-    if (weights_.positions != nullptr) {
-      Activations& a = activations_;
-      backend_->EmbedDrawn(*weights_.positions,
-                           static_cast<const int32_t*>(a.positions->data()),
-                           rows_.size(), a.attended->f32());
-      backend_->AddInPlace(a.hidden->f32(), a.attended->f32(), size);
-    }
     while (layers_run < weights_.layers.size()) {
       if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
       const int index = static_cast<int>(layers_run);
@@ -317,8 +330,6 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
       ++layers_run;
     }
   };
-  kernels::PromptProducts* const prompts = backend_->prompt_products();
-  if (prompts != nullptr) prompts->SetRows(rows_.prompt_runs());
   // The host chooses experts on the way: a recording would not come so far.
   if (config_.experts.count > 0) {
     run();
@@ -385,12 +396,14 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
                                           std::max(rows_.size(), room_rows_),
                                           rows_.num_logit_rows()));
   if (target_ != nullptr) NACRE_RETURN_IF_ERROR(target_->Begin());
-  rows_.SendPositions(backend_, &activations_);
+  kernels::StepInputs inputs;
+  inputs.token_ids = rows_.token_ids();
+  inputs.draws = outputs.draws();
   const auto embed = [this] {
     backend_->Embed(*weights_.embedding, rows_.token_ids(),
                     activations_.hidden->f32());
   };
-  const size_t layers_run = RunLayers(embed, /*may_end=*/true);
+  const size_t layers_run = RunLayers(inputs, embed, /*may_end=*/true);
   if (layers_run < weights_.layers.size()) {
     // What was stored past the sequences' ends is stored again next time.
     features_.Clear();
@@ -431,7 +444,8 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
     queued_.Clear();
     return;
   }
-  rows_.SendPositions(backend_, &activations_);
+  kernels::StepInputs inputs;
+  inputs.draws = outputs.draws();
   const auto embed = [this] {
     const absl::Span<const QueuedStep::Row> rows = queued_.rows();
     const int32_t* const ids = outputs_[current_].device_ids();
@@ -450,7 +464,7 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
     backend_->EmbedDrawn(*weights_.embedding, ids + rows.front().drawn,
                          rows_.size() - static_cast<int>(rows.size()), to);
   };
-  RunLayers(embed, /*may_end=*/false);
+  RunLayers(inputs, embed, /*may_end=*/false);
   RunHead();
   outputs.Queue(activations_.logits->f32());
   queued_mark_ = backend_->Mark();

@@ -130,9 +130,11 @@ class Transformer : public LanguageModel {
   // that keeps features, or reads a target, queues nothing.
   void QueueNext(absl::Span<const SequenceRows> batch);
 
-  // `embed` queues what fills activations_.hidden. Returns how many layers were
-  // queued: all, unless `may_end` and the interrupt said so.
-  size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
+  // `inputs` without what rows_ and the model know; `embed` queues what fills
+  // activations_.hidden. Returns how many layers were queued: all, unless
+  // `may_end` and the interrupt said so.
+  size_t RunLayers(kernels::StepInputs inputs, absl::FunctionRef<void()> embed,
+                   bool may_end);
   void RunHead();
 
   ModelConfig config_;

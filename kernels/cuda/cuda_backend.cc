@@ -20,7 +20,7 @@ namespace {
 // Rows of a step that is worth a graph. Steps of more are prompts. They differ
 // in their lengths and keep the device busy for longer than it takes to queue
 // them.
-constexpr int kMostGraphRows = 64;
+constexpr size_t kMostGraphRows = 64;
 
 // Rows that cost a step next to nothing: kernels take rows by 8 or more at a
 // time. Few of them are few graphs.
@@ -38,6 +38,28 @@ cuda::PagedKv PagedKvOf(const KvLayer& layer) {
           layer.type};
 }
 
+// What steps begin with that have as many rows as a worker's may have, of
+// sessions that share no blocks. Made at once: to grow is to wait.
+size_t MostInputBytes(const StepInputs& inputs) {
+  // A token id, four of PagedBatch::Reserve, two tiles, a draw.
+  constexpr size_t kRowBytes = 5 * sizeof(int32_t) +
+                               2 * sizeof(cuda::AttentionTile) +
+                               sizeof(cuda::DeviceDraw);
+  const size_t values = (inputs.values.size() + inputs.contexts.size() - 1) /
+                        inputs.contexts.size();
+  return cuda::kPassRows * (values * sizeof(float) + kRowBytes) +
+         static_cast<size_t>(inputs.layer->num_blocks) * sizeof(int32_t) +
+         cuda::StepUpload::kMostGaps;
+}
+
+// Whether a step of so many rows is. `prompts`: those that it has; may be null.
+bool IsRecorded(const CudaBackendOptions& options,
+                const cuda::CublasPrompts* prompts, size_t rows) {
+  // A recording takes our kernels alone.
+  const bool has_prompts = prompts != nullptr && !prompts->runs().empty();
+  return options.graphs && rows <= kMostGraphRows && !has_prompts;
+}
+
 }  // namespace
 
 CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
@@ -50,8 +72,9 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
       kv_type_(kv_type),
       options_(std::move(options)),
       persistent_(device_.get(), staging_.get(), &graphs_),
-      batch_(device_.get(), staging_.get()),
-      token_drawer_(device_.get(), staging_.get()),
+      step_(device_.get(), staging_.get()),
+      batch_(device_.get(), staging_.get(), &step_),
+      token_drawer_(device_.get(), staging_.get(), &step_),
       products_(device_.get(), options_.fusion,
                 cublas == nullptr ? nullptr
                                   : std::make_unique<cuda::CublasPrompts>(
@@ -69,17 +92,32 @@ std::string CudaBackend::description() const {
   return absl::StrCat("cuda (", device_->description(), ")");
 }
 
+const float* CudaBackend::SendInputs(const StepInputs& inputs) {
+  const size_t rows = inputs.contexts.size();
+  if (rows == 0 || !device_->ok()) return nullptr;
+  const KvLayer& layer = *inputs.layer;
+  step_.Clear();
+  step_.Add(cuda::StepPart::kValues, inputs.values.data(),
+            inputs.values.size() * sizeof(float));
+  // Steps that embed what was drawn find what follows in the same place.
+  step_.Add(cuda::StepPart::kTokenIds, inputs.token_ids.data(),
+            inputs.token_ids.size() * sizeof(int32_t), rows * sizeof(int32_t));
+  const cuda::AttentionCut cut = CutOf(inputs.num_heads, layer);
+  batch_.AddToStep(inputs.contexts, layer.block_size,
+                   PlanAttention(inputs.contexts, cut).tiles);
+  token_drawer_.AddToStep(inputs.draws);
+  if (!step_.Send(MostInputBytes(inputs))) return nullptr;
+  return static_cast<const float*>(step_.Find(cuda::StepPart::kValues));
+}
+
 void CudaBackend::RunStep(int rows, absl::FunctionRef<void()> ops) {
-  // A recording takes our kernels alone.
-  const cuda::CublasPrompts* const prompts = products_.prompts();
-  const bool has_prompts = prompts != nullptr && !prompts->runs().empty();
-  if (!options_.graphs || rows > kMostGraphRows || has_prompts) return ops();
+  if (!IsRecorded(options_, products_.prompts(), static_cast<size_t>(rows))) {
+    return ops();
+  }
   cuda::StepQueue* steps = &graphs_;
   if (options_.persistent) steps = &persistent_;
   device_->BeginStep(steps);
-  is_recorded_ = true;
   ops();
-  is_recorded_ = false;
   device_->EndStep();
 }
 
@@ -178,11 +216,14 @@ void CudaBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
                         float* out) {
   CheckTokenIds(ids, table.rows());
   if (ids.empty() || !device_->ok()) return;
-  const size_t bytes = ids.size() * sizeof(int32_t);
-  if (!device_->Grow(bytes, &token_ids_)) return;
-  staging_->Upload(ids.data(), bytes, token_ids_->data());
-  EmbedDrawn(table, static_cast<const int32_t*>(token_ids_->data()),
-             static_cast<int>(ids.size()), out);
+  const int32_t* sent = step_.Find(cuda::StepPart::kTokenIds, ids);
+  if (sent == nullptr) {
+    const size_t bytes = ids.size() * sizeof(int32_t);
+    if (!device_->Grow(bytes, &token_ids_)) return;
+    staging_->Upload(ids.data(), bytes, token_ids_->data());
+    sent = static_cast<const int32_t*>(token_ids_->data());
+  }
+  EmbedDrawn(table, sent, static_cast<int>(ids.size()), out);
 }
 
 void CudaBackend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
@@ -291,7 +332,9 @@ cuda::AttentionCut CudaBackend::CutOf(int num_heads,
 cuda::AttentionPlan CudaBackend::PlanAttention(
     absl::Span<const RowContext> contexts,
     const cuda::AttentionCut& cut) const {
-  return cuda::PlanAttention(contexts, cut, /*repeats=*/is_recorded_);
+  return cuda::PlanAttention(
+      contexts, cut,
+      /*repeats=*/IsRecorded(options_, products_.prompts(), contexts.size()));
 }
 
 bool CudaBackend::MakeRoom(const cuda::AttentionCut& cut,

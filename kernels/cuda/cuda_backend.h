@@ -34,6 +34,7 @@
 #include "kernels/cuda/persistent_steps.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/cuda/step_graphs.h"
+#include "kernels/cuda/step_upload.h"
 #include "kernels/weight_type.h"
 
 namespace nacre::kernels {
@@ -76,6 +77,7 @@ class CudaBackend : public cuda::CudaRowOps {
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override {
     return cuda::CudaMatrix::Bytes(parts, weight_type_);
   }
+  const float* SendInputs(const StepInputs& inputs) override;
   void RunStep(int rows, absl::FunctionRef<void()> ops) override;
   GraphCounts graph_counts() const override;
   absl::Span<const int> step_sizes() const override;
@@ -126,13 +128,14 @@ class CudaBackend : public cuda::CudaRowOps {
                              const KvLayer& layer, float* qkv) override;
 
  private:
-  // For the rotary embedding, and for Attention after it: an upload between
-  // kernels would cut a step in two. Null positions: an error.
+  // For the rotary embedding, and for Attention after it, where no step has
+  // brought it: an upload between kernels would cut a step in two. Null
+  // positions: an error.
   cuda::PagedRows SendBatch(int num_heads,
                             absl::Span<const RowContext> contexts,
                             const KvLayer& layer);
   cuda::AttentionCut CutOf(int num_heads, const KvLayer& layer) const;
-  // The same in all layers of a step.
+  // The same in all layers of a step, and in what it begins with.
   cuda::AttentionPlan PlanAttention(absl::Span<const RowContext> contexts,
                                     const cuda::AttentionCut& cut) const;
 
@@ -145,12 +148,12 @@ class CudaBackend : public cuda::CudaRowOps {
   const CudaBackendOptions options_;
   cuda::StepGraphs graphs_;
   cuda::PersistentSteps persistent_;  // and those that can not be: graphs_
-  bool is_recorded_ = false;          // the step that runs
+  cuda::StepUpload step_;
   cuda::PagedBatch batch_;
   cuda::CudaTokenDrawer token_drawer_;
-  cuda::CudaProducts products_;  // grown by Pack
-  std::unique_ptr<Buffer> token_ids_;
-  std::unique_ptr<Buffer> partials_;  // of attention
+  cuda::CudaProducts products_;        // grown by Pack
+  std::unique_ptr<Buffer> token_ids_;  // of no step
+  std::unique_ptr<Buffer> partials_;   // of attention
   std::unique_ptr<Buffer> moves_;
 };
 

@@ -19,6 +19,8 @@ namespace nacre::kernels::cuda {
 struct DeviceDraw {
   TokenDraw draw;
   int32_t row = 0;  // of the logits
+
+  bool operator==(const DeviceDraw&) const = default;
 };
 
 struct DrawArgs {

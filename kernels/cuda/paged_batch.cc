@@ -131,6 +131,51 @@ void WidenChunk(const AttentionCut& cut, AttentionPlan* plan) {
   }
 }
 
+// What the device is told of rows: positions, where each one's table begins,
+// those two of tails if there are any, then tables and tails. The integers
+// before the tables.
+size_t WriteRows(absl::Span<const RowContext> contexts, int block_size,
+                 std::vector<int32_t>* out) {
+  std::vector<int32_t>& ints = *out;
+  const size_t count = contexts.size();
+  const bool has_tails = HasTails(contexts);
+  const size_t heads = (has_tails ? 4 : 2) * count;
+  ints.assign(heads, 0);
+  for (size_t begin = 0, end; begin < count; begin = end) {
+    end = EndOfSession(contexts, begin);
+    const int32_t table = static_cast<int32_t>(ints.size() - heads);
+    for (size_t row = begin; row < end; ++row) {
+      ints[row] = contexts[row].position;
+      ints[count + row] = table;
+    }
+    const int32_t* const blocks = contexts[begin].block_table;
+    const int last = LastInPlace(contexts.subspan(begin, end - begin));
+    ints.insert(ints.end(), blocks, blocks + last / block_size + 1);
+    for (size_t row = begin; has_tails && row < end; ++row) {
+      const RowContext& context = contexts[row];
+      ints[2 * count + row] = kNoTail;
+      if (!context.has_tail()) continue;
+      ints[2 * count + row] = context.tail_begin;
+      ints[3 * count + row] = static_cast<int32_t>(ints.size() - heads);
+      ints.insert(
+          ints.end(), context.tail_slots,
+          context.tail_slots + (context.position + 1 - context.tail_begin));
+    }
+  }
+  return heads;
+}
+
+void WriteTiles(absl::Span<const PlannedTile> tiles,
+                std::vector<int32_t>* ints) {
+  ints->clear();
+  for (const PlannedTile& tile : tiles) {
+    ints->push_back(tile.at.first_row);
+    ints->push_back(tile.at.rows);
+    ints->push_back(tile.at.first_split);
+    ints->push_back(tile.at.end_split);
+  }
+}
+
 }  // namespace
 
 bool SentInts::Reserve(size_t count, Device* device) {
@@ -243,38 +288,27 @@ bool PagedBatch::Reserve(int rows, int num_blocks) {
          tiles_.Reserve(2 * kTileInts * count, device_);
 }
 
+void PagedBatch::AddToStep(absl::Span<const RowContext> contexts,
+                           int block_size,
+                           absl::Span<const PlannedTile> tiles) {
+  WriteTiles(tiles, &ints_);
+  step_->Add(StepPart::kTiles, ints_.data(), ints_.size() * sizeof(int32_t));
+  WriteRows(contexts, block_size, &ints_);
+  step_->Add(StepPart::kRows, ints_.data(), ints_.size() * sizeof(int32_t));
+}
+
 PagedRows PagedBatch::SendRows(absl::Span<const RowContext> contexts,
                                int block_size) {
   const size_t count = contexts.size();
-  const bool has_tails = HasTails(contexts);
-  const size_t heads = (has_tails ? 4 : 2) * count;
-  ints_.assign(heads, 0);
-  for (size_t begin = 0, end; begin < count; begin = end) {
-    end = EndOfSession(contexts, begin);
-    const int32_t table = static_cast<int32_t>(ints_.size() - heads);
-    for (size_t row = begin; row < end; ++row) {
-      ints_[row] = contexts[row].position;
-      ints_[count + row] = table;
-    }
-    const int32_t* const blocks = contexts[begin].block_table;
-    const int last = LastInPlace(contexts.subspan(begin, end - begin));
-    ints_.insert(ints_.end(), blocks, blocks + last / block_size + 1);
-    for (size_t row = begin; has_tails && row < end; ++row) {
-      const RowContext& context = contexts[row];
-      ints_[2 * count + row] = kNoTail;
-      if (!context.has_tail()) continue;
-      ints_[2 * count + row] = context.tail_begin;
-      ints_[3 * count + row] = static_cast<int32_t>(ints_.size() - heads);
-      ints_.insert(
-          ints_.end(), context.tail_slots,
-          context.tail_slots + (context.position + 1 - context.tail_begin));
-    }
-  }
+  const size_t heads = WriteRows(contexts, block_size, &ints_);
   PagedRows rows;
-  rows.positions = rows_.Send(ints_, device_, staging_);
+  rows.positions = step_->Find(StepPart::kRows, ints_);
+  if (rows.positions == nullptr) {
+    rows.positions = rows_.Send(ints_, device_, staging_);
+  }
   rows.table_begins = rows.positions + count;
   rows.tables = rows.positions + heads;
-  if (has_tails) {
+  if (HasTails(contexts)) {
     rows.tail_begins = rows.positions + 2 * count;
     rows.tail_indices = rows.positions + 3 * count;
   }
@@ -284,15 +318,10 @@ PagedRows PagedBatch::SendRows(absl::Span<const RowContext> contexts,
 
 const AttentionTile* PagedBatch::SendTiles(
     absl::Span<const PlannedTile> tiles) {
-  ints_.clear();
-  for (const PlannedTile& tile : tiles) {
-    ints_.push_back(tile.at.first_row);
-    ints_.push_back(tile.at.rows);
-    ints_.push_back(tile.at.first_split);
-    ints_.push_back(tile.at.end_split);
-  }
-  return reinterpret_cast<const AttentionTile*>(
-      tiles_.Send(ints_, device_, staging_));
+  WriteTiles(tiles, &ints_);
+  const int32_t* sent = step_->Find(StepPart::kTiles, ints_);
+  if (sent == nullptr) sent = tiles_.Send(ints_, device_, staging_);
+  return reinterpret_cast<const AttentionTile*>(sent);
 }
 
 }  // namespace nacre::kernels::cuda

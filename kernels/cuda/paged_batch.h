@@ -1,8 +1,9 @@
 // The rows of the current batch on the device: where each stands, its session's
 // block table, and how attention cuts them into tiles. All layers of a step ask
-// for the same: it is sent when it differs from what was sent last.
+// for the same: it comes with the step (step_upload.h), or is sent when it
+// differs from what was sent last.
 //
-// Thread-compatible. `device` and `staging` outlive it.
+// Thread-compatible. `device`, `staging` and `step` outlive it.
 
 #ifndef KERNELS_CUDA_PAGED_BATCH_H_
 #define KERNELS_CUDA_PAGED_BATCH_H_
@@ -19,6 +20,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/paged_kv.h"
 #include "kernels/cuda/staging.h"
+#include "kernels/cuda/step_upload.h"
 
 namespace nacre::kernels::cuda {
 
@@ -101,13 +103,17 @@ size_t MostPartialBytes(const AttentionCut& cut, int rows, int64_t positions);
 
 class PagedBatch {
  public:
-  PagedBatch(Device* device, Staging* staging)
-      : device_(device), staging_(staging) {}
+  PagedBatch(Device* device, Staging* staging, StepUpload* step)
+      : device_(device), staging_(staging), step_(step) {}
 
   // Room for steps of up to `rows` rows of sessions that share no blocks, in a
   // cache of `num_blocks`. Where they share many, SendRows may grow it. False
   // after an error.
   bool Reserve(int rows, int num_blocks);
+
+  // Adds them to what the step that comes next is sent.
+  void AddToStep(absl::Span<const RowContext> contexts, int block_size,
+                 absl::Span<const PlannedTile> tiles);
 
   // PagedRows::positions is null after an error.
   PagedRows SendRows(absl::Span<const RowContext> contexts, int block_size);
@@ -116,7 +122,8 @@ class PagedBatch {
  private:
   Device* const device_;
   Staging* const staging_;
-  SentInts rows_;
+  StepUpload* const step_;
+  SentInts rows_;  // of no step
   SentInts tiles_;
   std::vector<int32_t> ints_;  // scratch
 };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "model/model_backend.h"
 #include "model/sampler.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/model/option_goldens.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
@@ -52,7 +54,7 @@ class CudaModelTest : public ::testing::Test {
   ~CudaModelTest() override { emulation::ResetDevice(); }
 };
 
-TEST_F(CudaModelTest, AStepUploadsItsRowsOnceAndWaitsAtItsEnd) {
+TEST_F(CudaModelTest, AStepUploadsOnceAndWaitsAtItsEnd) {
   const auto backend = MakeBackend("cuda", "f32");
   const auto model = Load("draft", backend.get());
   const auto first = *model->NewSequence(40);
@@ -66,9 +68,35 @@ TEST_F(CudaModelTest, AStepUploadsItsRowsOnceAndWaitsAtItsEnd) {
   const auto logits =
       model->Forward({{first.get(), tokens, 1}, {second.get(), tokens, 4}});
   ASSERT_TRUE(logits.ok());
-  // Token ids, cosines, sines, where rows stand; their tiles are as before.
-  EXPECT_EQ(emulation::counts.uploads, 4);
+  // Token ids, cosines, sines, where rows stand, their tiles.
+  EXPECT_EQ(emulation::counts.uploads, 1);
   EXPECT_EQ(emulation::counts.waits, 1);
+}
+
+// Whatever changes from one token to the next: draws, the block that a row is
+// in, attention's splits. Of models with learned positions, or two kinds of
+// angles, too.
+TEST_F(CudaModelTest, ADecodeStepUploadsOnce) {
+  const std::set<std::string> options = {"big_code", "gemma3", "llama_linear"};
+  size_t tested = 0;
+  for (const OptionGolden& option : ReadOptionGoldens()) {
+    if (options.count(option.name) == 0) continue;
+    ++tested;
+    const auto backend = MakeBackend("cuda", "f32");
+    const auto model = LoadOption(option, backend.get());
+    const auto sequence = *model->NewSequence(20);
+    for (int i = 0; i < 20; ++i) {
+      const int32_t token = 1 + i;
+      const std::vector<absl::optional<TokenDraw>> draws = {
+          TokenDraw{1, i + 1, 1.0f, model->info().vocab_size}};
+      emulation::counts.uploads = 0;
+      const auto status =
+          model->Forward({{sequence.get(), {&token, 1}, 1, draws}}).status();
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(emulation::counts.uploads, 1) << option.name << ", token " << i;
+    }
+  }
+  EXPECT_EQ(tested, options.size());
 }
 
 TEST_F(CudaModelTest, OnlyLogitsThatAreWantedCrossTheBus) {
@@ -109,7 +137,7 @@ TEST_F(CudaModelTest, OnlyLogitsThatAreWantedCrossTheBus) {
     EXPECT_EQ(*rest, absl::MakeConstSpan(all).subspan(3 * vocab, vocab));
     EXPECT_EQ(model->drawn_tokens(), absl::MakeConstSpan(expected));
   }
-  EXPECT_EQ(emulation::counts.uploads, 4);  // the draws; rows stand as before
+  EXPECT_EQ(emulation::counts.uploads, 1);
   EXPECT_EQ(emulation::counts.waits, 1);
   EXPECT_EQ(emulation::counts.downloaded_bytes,
             vocab * sizeof(float) + 4 * sizeof(int32_t));

@@ -19,7 +19,9 @@ class PagedBatchTest : public ::testing::Test {
     emulation::ResetDevice();
     device_ = *Device::Open(0);
     staging_ = *Staging::Create(device_.get());
-    batch_ = std::make_unique<PagedBatch>(device_.get(), staging_.get());
+    step_ = std::make_unique<StepUpload>(device_.get(), staging_.get());
+    batch_ = std::make_unique<PagedBatch>(device_.get(), staging_.get(),
+                                          step_.get());
   }
 
   static std::vector<int32_t> Download(const int32_t* from, size_t count) {
@@ -34,6 +36,7 @@ class PagedBatchTest : public ::testing::Test {
   std::vector<int32_t> second_ = {4, 1, 8};
   std::unique_ptr<Device> device_;
   std::unique_ptr<Staging> staging_;
+  std::unique_ptr<StepUpload> step_;
   std::unique_ptr<PagedBatch> batch_;
 };
 
@@ -87,6 +90,35 @@ TEST_F(PagedBatchTest, KeepsTheErrorWhereThereIsNoRoom) {
   batch_->SendRows(contexts, kBlockSize);
   EXPECT_EQ(device_->Synchronize().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+std::vector<PlannedTile> TilesOf(int rows) {
+  PlannedTile tile;
+  tile.at = {0, rows};
+  return {tile};
+}
+
+TEST_F(PagedBatchTest, FindsWhatTheStepWasSent) {
+  const std::vector<RowContext> contexts = {{first_.data(), 20},
+                                            {second_.data(), 2}};
+  batch_->AddToStep(contexts, kBlockSize, TilesOf(2));
+  ASSERT_TRUE(step_->Send(0));
+  const int uploads = emulation::counts.uploads;
+  const PagedRows rows = batch_->SendRows(contexts, kBlockSize);
+  EXPECT_THAT(Download(rows.positions, 2), ElementsAre(20, 2));
+  EXPECT_THAT(Download(rows.tables, 3), ElementsAre(7, 3, 4));
+  EXPECT_EQ(batch_->SendTiles(TilesOf(2)), step_->Find(StepPart::kTiles));
+  EXPECT_EQ(emulation::counts.uploads, uploads);
+  // Others, as of attention over another model's keys: once, and the step's
+  // stay.
+  const std::vector<RowContext> others = {{second_.data(), 40}};
+  for (int layer = 0; layer < 2; ++layer) {
+    EXPECT_THAT(Download(batch_->SendRows(others, kBlockSize).tables, 3),
+                ElementsAre(4, 1, 8));
+    EXPECT_NE(batch_->SendTiles(TilesOf(1)), step_->Find(StepPart::kTiles));
+    EXPECT_EQ(batch_->SendRows(contexts, kBlockSize), rows);
+  }
+  EXPECT_EQ(emulation::counts.uploads, uploads + 2);
 }
 
 AttentionCut Cut(int tile_rows, size_t max_partial_bytes = 1 << 20) {
