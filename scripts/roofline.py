@@ -70,6 +70,10 @@ PRODUCTS = {
     "fp8": {1: (0.89, 2.3 * US), 16: (0.77, 2.6 * US), 64: (0.53, 9.2 * US)},
     "int8": {1: (0.91, 3.0 * US), 16: (0.81, 3.8 * US), 64: (0.51, 10.6 * US)},
 }
+# int4, which no device has timed: at best it reads as int8 does. At worst as many
+# weights take what int8's take, and once more what int8's take beyond fp8's: it
+# has a scale each 32 inputs, int8 each 64, fp8 none.
+FASTEST_AS, BEYOND = {"int4": "int8"}, {"int4": ("int8", "fp8")}
 # Adding slices, a kernel of its own: the down product of 8B less the line.
 ADD_SLICES = 2.0 * US
 # Norm, rotation and KV write, rounding, norm, gate: what is left of a step of
@@ -95,14 +99,22 @@ PROMPT_SMALL_READ = 0.30
 
 # What was planned before any device had run this backend: the share of read
 # bandwidth at 1 row, steps of more rows to that, and the share of cuBLAS that a
-# prompt has with weights in bf16.
+# prompt has with weights in bf16. Where it named no share, its assumptions of
+# products do: the share at which they read, of what balance leaves, their start,
+# and the share of cuBLAS of a prompt's products. The plan had no int4: as int8.
 PLANNED_READ = {"1B": {"bf16": 0.81},
                 "8B": {"bf16": 0.90, "fp8": 0.86, "int8": 0.87},
                 "70B": {"bf16": 0.92, "fp8": 0.91, "int8": 0.91}}
 PLANNED_TO_ONE_ROW = {1: 1.0, 16: 1.03, 64: 1.15}
 PLANNED_PROMPT = 0.65
+PLANNED_PRODUCTS = {"bf16": 0.95, "fp8": 0.92, "int8": 0.90, "int4": 0.90}
+PLANNED_BALANCE = 0.97
+PLANNED_START = 0.6 * US
+PLANNED_PROMPT_PRODUCTS = {"bf16": 0.755, "fp8": 0.615, "int8": 0.615,
+                           "int4": 0.615}
 # -----------------------------------------------------------------------------
 
+WEIGHTS = ("bf16", "fp8", "int8", "int4")
 DECODE_CONTEXT = 512
 ROWS = (1, 16, 64)
 CONTEXTS = (1024, 8192, 131072)
@@ -159,9 +171,35 @@ def compute_limit(device, model, rows, logits):
     return operations(model, rows, logits) / device.multiply
 
 
-def product_time(device, weights, matrix, rows):
-    share, start = PRODUCTS[weights][rows]
-    time = weight_bytes(weights, *matrix) / (device.read * share) + start
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """Weights, and of those that no device has timed which end they take."""
+    weights: str
+    at_worst: bool = False
+
+
+def ends(weights):
+    """One, or the best and the worst that is expected."""
+    if weights in FASTEST_AS:
+        return Format(weights), Format(weights, at_worst=True)
+    return (Format(weights),)
+
+
+def at_worst(form, time):
+    """time: of a format that was timed."""
+    more, less = BEYOND[form.weights]
+    return 2 * time(more) - time(less)
+
+
+def product_time(device, form, matrix, rows):
+    def timed(weights, read_as):
+        share, start = PRODUCTS[read_as][rows]
+        return weight_bytes(weights, *matrix) / (device.read * share) + start
+
+    if form.at_worst:
+        time = at_worst(form, lambda weights: timed(weights, weights))
+    else:
+        time = timed(form.weights, FASTEST_AS.get(form.weights, form.weights))
     return time + (ADD_SLICES if slices(*matrix) > 1 else 0)
 
 
@@ -172,17 +210,17 @@ def attention_time(device, model, rows, context):
     return ATTENTION + reads * layer / (device.read * ATTENTION_READ[rows])
 
 
-def expected_step(device, model, weights, rows, context=DECODE_CONTEXT):
+def expected_step(device, model, form, rows, context=DECODE_CONTEXT):
     """Seconds: of rows of one session, each row's token drawn on the device."""
-    layer = sum(product_time(device, weights, matrix, rows)
+    layer = sum(product_time(device, form, matrix, rows)
                 for matrix in model.layer_matrices())
     layer += SMALL_KERNELS * SMALL_KERNEL + HOST
     layer += attention_time(device, model, rows, context)
     return (model.layers * layer
-            + product_time(device, weights, model.head_matrix(), rows))
+            + product_time(device, form, model.head_matrix(), rows))
 
 
-def prompt_product_time(device, weights, matrix, rows):
+def prompt_product_time(device, form, matrix, rows):
     """Tiles of 128 outputs and 128 rows, or 64 where these would be few."""
     outputs, inputs = matrix
     tile_rows = 128
@@ -191,8 +229,11 @@ def prompt_product_time(device, weights, matrix, rows):
         tile_rows = 64
         blocks = -(-outputs // 128) * -(-rows // tile_rows)
     rounds = -(-blocks // device.multiprocessors)
-    speed = device.multiply * PROMPT_PRODUCTS[weights] / device.multiprocessors
-    return rounds * 2 * 128 * tile_rows * inputs / speed
+    ideal = (rounds * 2 * 128 * tile_rows * inputs
+             / (device.multiply / device.multiprocessors))
+    if form.at_worst:
+        return at_worst(form, lambda weights: ideal / PROMPT_PRODUCTS[weights])
+    return ideal / PROMPT_PRODUCTS[FASTEST_AS.get(form.weights, form.weights)]
 
 
 def passed_bytes(model, rows):
@@ -206,26 +247,42 @@ def passed_bytes(model, rows):
     return rows * (norms + rotation + rounding + gate)
 
 
-def expected_prompt(device, model, weights, rows=PROMPT_ROWS):
-    layer = sum(prompt_product_time(device, weights, matrix, rows)
+def expected_prompt(device, model, form, rows=PROMPT_ROWS):
+    layer = sum(prompt_product_time(device, form, matrix, rows)
                 for matrix in model.layer_matrices())
     layer += passed_bytes(model, rows) / (device.read * PROMPT_SMALL_READ)
     # Half of all pairs of rows; scores and values.
     layer += (2 * rows * rows * model.heads * model.head_dim
               / PROMPT_ATTENTION)
     return (model.layers * layer
-            + product_time(device, weights, model.head_matrix(), 1))
+            + product_time(device, form, model.head_matrix(), 1))
+
+
+def planned_products(device, model, weights):
+    """Of 1 row."""
+    share = PLANNED_PRODUCTS[weights] * PLANNED_BALANCE
+    return (model_bytes(model, weights) / device.read / share
+            + len(model.all_matrices()) * PLANNED_START)
 
 
 def planned_step(device, model, weights, rows):
-    share = PLANNED_READ.get(model.name, {}).get(weights)
-    if share is None:
+    """(seconds, whether the plan named them); None: it knew no such model."""
+    named = PLANNED_READ.get(model.name)
+    if named is None:
         return None
     if rows == "prompt":
-        limit = compute_limit(device, model, PROMPT_ROWS, 1)
-        return limit / PLANNED_PROMPT if weights == "bf16" else None
-    return (model_bytes(model, weights) / device.read / share
-            * PLANNED_TO_ONE_ROW[rows])
+        share = (PLANNED_PROMPT * PLANNED_PROMPT_PRODUCTS[weights]
+                 / PLANNED_PROMPT_PRODUCTS["bf16"])
+        return (compute_limit(device, model, PROMPT_ROWS, 1) / share,
+                weights == "bf16")
+    if weights in named:
+        one = model_bytes(model, weights) / device.read / named[weights]
+    else:
+        # What is not products takes what it takes in bf16.
+        rest = (planned_step(device, model, "bf16", 1)[0]
+                - planned_products(device, model, "bf16"))
+        one = planned_products(device, model, weights) + max(rest, 0)
+    return one * PLANNED_TO_ONE_ROW[rows], weights in named
 
 
 def measured_step(model, weights, rows):
@@ -245,8 +302,16 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def show_ms(seconds):
-    return "-" if seconds is None else f"{seconds / MS:.2f}"
+def show_ms(*seconds):
+    """One, or the best and the worst."""
+    return " to ".join("-" if each is None else f"{each / MS:.2f}"
+                       for each in seconds)
+
+
+def show_planned(planned):
+    if planned is None:
+        return "-"
+    return ("" if planned[1] else "~") + show_ms(planned[0])
 
 
 def step_row(device, model, weights, rows):
@@ -255,21 +320,20 @@ def step_row(device, model, weights, rows):
     context = PROMPT_ROWS if prompt else DECODE_CONTEXT
     memory = memory_limit(device, model, weights, context)
     compute = compute_limit(device, model, count, logits)
-    expected = None
-    if weights in PRODUCTS:
-        expected = (expected_prompt(device, model, weights) if prompt
-                    else expected_step(device, model, weights, rows))
+    expected = [expected_prompt(device, model, form) if prompt
+                else expected_step(device, model, form, rows)
+                for form in ends(weights)]
     measured = measured_step(model, weights, rows)
     to_expected = of_limit = "-"
     if measured is not None:
-        to_expected = f"{measured[0] / (expected + measured[1]):.2f}"
+        to_expected = f"{measured[0] / (expected[0] + measured[1]):.2f}"
         of_limit = f"{100 * max(memory, compute) / measured[0]:.0f} %"
     return [model.name, weights, f"prompt of {PROMPT_ROWS}" if prompt
             else str(rows), f"{model_bytes(model, weights) / 1e9:.2f}",
             f"{operations(model, count, logits) / 1e12:.3f}",
             show_ms(memory), show_ms(compute),
-            show_ms(planned_step(device, model, weights, rows)),
-            show_ms(expected), show_ms(measured and measured[0]), to_expected,
+            show_planned(planned_step(device, model, weights, rows)),
+            show_ms(*expected), show_ms(measured and measured[0]), to_expected,
             of_limit]
 
 
@@ -279,7 +343,7 @@ def step_table(device, models):
                   "measured", "to expected", "limit of measured"],
                  [step_row(device, model, weights, rows)
                   for model in models
-                  for weights in ("bf16", "fp8", "int8", "int4")
+                  for weights in WEIGHTS
                   for rows in (*ROWS, "prompt")])
 
 
@@ -290,19 +354,17 @@ def context_table(device, models):
             matrices = model_bytes(model, weights)
             for context in CONTEXTS:
                 kv = model.kv_bytes(context)
-                expected, attention = "-", "-"
-                if weights in PRODUCTS:
-                    step = expected_step(device, model, weights, 1, context)
-                    layers = model.layers * attention_time(device, model, 1,
-                                                           context)
-                    expected = show_ms(step)
-                    attention = f"{100 * layers / step:.0f} %"
+                steps = [expected_step(device, model, form, 1, context)
+                         for form in ends(weights)]
+                layers = model.layers * attention_time(device, model, 1, context)
+                attention = " to ".join(f"{100 * layers / step:.0f}"
+                                        for step in steps) + " %"
                 rows.append([model.name, weights, str(context),
                              f"{kv / 1e9:.2f}",
                              f"{100 * kv / (kv + matrices):.0f} %",
                              show_ms(memory_limit(device, model, weights,
                                                   context)),
-                             expected, attention])
+                             show_ms(*steps), attention])
     return table(["model", "weights", "context", "GB of KV", "of what is read",
                   "memory, ms", "expected", "attention of expected"], rows)
 
@@ -311,21 +373,25 @@ def parts_table(device, models):
     """Where a step of 1 row goes beyond what it reads."""
     rows = []
     for model in models:
-        for weights in PRODUCTS:
+        for weights in WEIGHTS:
             matrices = model.all_matrices()
             sliced = sum(slices(*matrix) > 1 for matrix in matrices)
             adding = sliced * ADD_SLICES
-            products = sum(product_time(device, weights, matrix, 1)
-                           for matrix in matrices) - adding
+            products = [sum(product_time(device, form, matrix, 1)
+                            for matrix in matrices) - adding
+                        for form in ends(weights)]
             reading = model_bytes(model, weights) / device.read
             kv = model.kv_bytes(DECODE_CONTEXT) / device.read
             attention = model.layers * attention_time(device, model, 1,
                                                       DECODE_CONTEXT)
             small = model.layers * SMALL_KERNELS * SMALL_KERNEL
-            parts = (reading + kv, products - reading, adding, small,
-                     attention - kv, model.layers * HOST)
-            rows.append([model.name, weights, *map(show_ms, parts),
-                         show_ms(sum(parts))])
+            parts = ([reading + kv], [each - reading for each in products],
+                     [adding], [small], [attention - kv], [model.layers * HOST])
+            rows.append([model.name, weights,
+                         *(show_ms(*part) for part in parts),
+                         show_ms(*(sum(part[min(end, len(part) - 1)]
+                                       for part in parts)
+                                   for end in range(len(products))))])
     return table(["model", "weights", "reading", "products beyond",
                   "adding slices", "small kernels", "attention beyond", "host",
                   "expected"], rows)

@@ -15,6 +15,7 @@ import roofline  # noqa: E402
 H200 = roofline.Device()
 OF_1B, OF_8B, OF_70B = roofline.MODELS
 ROWS = (1, 16, 64)
+BF16 = roofline.Format("bf16")
 
 
 class ShapesTest(unittest.TestCase):
@@ -55,15 +56,16 @@ class LimitsTest(unittest.TestCase):
 
     def test_nothing_is_expected_below_its_limit(self):
         for model in roofline.MODELS:
-            for weights in roofline.PRODUCTS:
+            for form in (form for weights in roofline.WEIGHTS
+                         for form in roofline.ends(weights)):
                 for rows in ROWS:
                     limit = max(
-                        roofline.memory_limit(H200, model, weights, 512),
+                        roofline.memory_limit(H200, model, form.weights, 512),
                         roofline.compute_limit(H200, model, rows, rows))
-                    step = roofline.expected_step(H200, model, weights, rows)
-                    self.assertGreater(step, limit, (model, weights, rows))
+                    step = roofline.expected_step(H200, model, form, rows)
+                    self.assertGreater(step, limit, (model, form, rows))
                 self.assertGreater(
-                    roofline.expected_prompt(H200, model, weights),
+                    roofline.expected_prompt(H200, model, form),
                     roofline.compute_limit(H200, model, 512, 1))
 
     def test_a_device_of_half_the_speed_has_twice_the_limit(self):
@@ -74,7 +76,7 @@ class LimitsTest(unittest.TestCase):
                                    2 * limit(H200, *arguments))
 
     def test_longer_contexts_take_longer(self):
-        steps = [roofline.expected_step(H200, OF_8B, "bf16", 1, context)
+        steps = [roofline.expected_step(H200, OF_8B, BF16, 1, context)
                  for context in (512, 8192, 131072)]
         self.assertEqual(steps, sorted(set(steps)))
         # Keys and values of 128k positions are more than the weights.
@@ -92,7 +94,8 @@ class MeasuredTest(unittest.TestCase):
                 ("fp8", (6144, 4096), (8.9, 10.3, 21.4)),
                 ("fp8", (4096, 14336), (18.8, 22.1, 40.1))):
             for rows, time in zip(ROWS, times):
-                expected = roofline.product_time(H200, weights, matrix, rows)
+                expected = roofline.product_time(
+                    H200, roofline.Format(weights), matrix, rows)
                 self.assertLess(abs(1e6 * expected / time - 1), 0.10,
                                 (weights, matrix, rows))
 
@@ -101,9 +104,10 @@ class MeasuredTest(unittest.TestCase):
             model = next(m for m in roofline.MODELS if m.name == name)
             for rows in steps:
                 measured, logits = roofline.measured_step(model, weights, rows)
-                expected = (roofline.expected_prompt(H200, model, weights)
+                form = roofline.Format(weights)
+                expected = (roofline.expected_prompt(H200, model, form)
                             if rows == "prompt" else
-                            roofline.expected_step(H200, model, weights, rows))
+                            roofline.expected_step(H200, model, form, rows))
                 # A prompt of 1B is not: its products are not timed alone.
                 limit = 0.35 if (name, rows) == ("1B", "prompt") else 0.12
                 self.assertLess(abs(measured / (expected + logits) - 1), limit,
@@ -112,8 +116,44 @@ class MeasuredTest(unittest.TestCase):
     def test_parts_are_the_whole(self):
         for line in roofline.parts_table(H200, [OF_8B]).splitlines()[2:]:
             cells = [cell.strip() for cell in line.strip("|").split("|")]
-            expected = roofline.expected_step(H200, OF_8B, cells[1], 1)
-            self.assertEqual(cells[-1], roofline.show_ms(expected))
+            expected = [roofline.expected_step(H200, OF_8B, form, 1)
+                        for form in roofline.ends(cells[1])]
+            self.assertEqual(cells[-1], roofline.show_ms(*expected))
+
+
+class NotTimedTest(unittest.TestCase):
+    def test_int4_at_best_reads_as_int8(self):
+        best, worst = roofline.ends("int4")
+        for rows in ROWS:
+            share, start = roofline.PRODUCTS["int8"][rows]
+            # Of 0.5625 bytes a weight, one slice.
+            self.assertAlmostEqual(
+                roofline.product_time(H200, best, (4096, 4096), rows),
+                0.5625 * 4096 * 4096 / (H200.read * share) + start)
+            int8, fp8 = (roofline.product_time(
+                H200, roofline.Format(weights), (4096, 4096), rows)
+                for weights in ("int8", "fp8"))
+            self.assertAlmostEqual(
+                roofline.product_time(H200, worst, (4096, 4096), rows),
+                int8 + (int8 - fp8))
+        self.assertLess(roofline.expected_step(H200, OF_8B, best, 1),
+                        roofline.expected_step(H200, OF_8B, worst, 1))
+        self.assertLess(roofline.expected_prompt(H200, OF_8B, best),
+                        roofline.expected_prompt(H200, OF_8B, worst))
+
+    def test_what_the_plan_assumed_is_near_what_it_named(self):
+        for model, weights in ((model, weights) for model in roofline.MODELS
+                               for weights in roofline.PLANNED_READ[model.name]):
+            named, is_named = roofline.planned_step(H200, model, weights, 1)
+            self.assertTrue(is_named)
+            products = roofline.planned_products(H200, model, weights)
+            self.assertLess(abs(products / named - 1), 0.07, (model, weights))
+
+    def test_every_cell_of_a_model_says_something(self):
+        for line in roofline.step_table(H200,
+                                        roofline.MODELS).splitlines()[2:]:
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            self.assertNotIn("-", cells[:9], line)
 
 
 class ProgramTest(unittest.TestCase):
