@@ -96,13 +96,15 @@ const float* CudaBackend::SendInputs(const StepInputs& inputs) {
   const size_t rows = inputs.contexts.size();
   if (rows == 0 || !device_->ok()) return nullptr;
   const KvLayer& layer = *inputs.layer;
+  const cuda::AttentionCut cut = CutOf(inputs.num_heads, layer);
+  // Here: in the middle of the first step it would cut its kernels in two.
+  if (!MakeRoom(cut, layer)) return nullptr;
   step_.Clear();
   step_.Add(cuda::StepPart::kValues, inputs.values.data(),
             inputs.values.size() * sizeof(float));
   // Steps that embed what was drawn find what follows in the same place.
   step_.Add(cuda::StepPart::kTokenIds, inputs.token_ids.data(),
             inputs.token_ids.size() * sizeof(int32_t), rows * sizeof(int32_t));
-  const cuda::AttentionCut cut = CutOf(inputs.num_heads, layer);
   batch_.AddToStep(inputs.contexts, layer.block_size,
                    PlanAttention(inputs.contexts, cut).tiles);
   token_drawer_.AddToStep(inputs.draws);
