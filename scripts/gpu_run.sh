@@ -211,7 +211,40 @@ own_draft() { # COMMAND...
   echo "nacre: no token of its own draft was accepted"
   return 1
 }
-export -f gpu_test own_draft
+# `nacre bench` with workers that are asked for /metrics afterwards: each must
+# have a sample above 0 that begins so.
+counted() { # SAMPLE UP_ARGS... -- BENCH_ARGS...
+  local sample=$1 line code coordinator= ready= up=() workers=()
+  shift
+  while [[ "$1" != -- ]]; do
+    up+=("$1")
+    shift
+  done
+  coproc UP { exec ./bin/nacre up "${up[@]}" --metrics-port 0; }
+  local pid=$UP_PID from=${UP[0]}
+  while [[ -z "$ready" ]] && read -r line <&"$from"; do
+    echo "$line"
+    case "$line" in
+      "coordinator "*) coordinator=${line##* } ;;
+      *"  metrics "*) workers+=("${line##* }") ;;
+      ready*) ready=1 ;;
+    esac
+  done
+  [[ -n "$ready" ]] && ./bin/nacre bench --address "$coordinator" "${@:2}"
+  code=$?
+  if ((code == 0)); then
+    for line in "${workers[@]}"; do
+      { exec 4<>"/dev/tcp/${line/://}" && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&4 &&
+        grep -E "^$sample.* [1-9]" <&4; } && continue
+      echo "nacre: the worker of $line has no $sample above 0"
+      code=1
+    done
+    exec 4>&-
+  fi
+  kill "$pid" && wait "$pid"
+  return "$code"
+}
+export -f gpu_test own_draft counted
 export work
 
 finish() { # STATE
@@ -308,23 +341,30 @@ bench exact-draft-on-cpu 60 models/target models/draft "${methods[@]}" \
   --draft-backend cpu
 # Steps so long that a look at the draft is worth its time, on cores also where
 # other things run.
-own_ms=30
-[[ -n "$rehearse" ]] && own_ms=100
+own_ms=30 at_once=1
+# Most of such a step is waiting: a rehearsal waits for all prompts at once.
+[[ -n "$rehearse" ]] && own_ms=200 at_once=3
 for own in eagle glide medusa; do
   step "exact-$own" 300 bash -c 'own_draft "$@"' _ ./bin/nacre \
     "${of_pair[@]}" --target-model models/target --draft-model models/draft \
     --drafts 0 --suffix-drafter off "--$own" "models/$own" \
-    --target-step-time "1:$own_ms,64:$own_ms" --methods ar,async --limit 3 --max-tokens 32
+    --target-step-time "1:$own_ms,64:$own_ms" --methods ar,async --limit 3 --max-tokens 32 \
+    --streams "$at_once"
 done
 if [[ -n "$rehearse" ]]; then
   skip exact-cublas "no device"
-  skip exact-persistent "no device"
+  # Steps that a CPU counts, too.
+  as_one=off sample=${NACRE_GPU_SAMPLE:-nacre_worker_steps_total}
 else
   bench exact-cublas 60 models/target models/draft "${methods[@]}" \
     --prefill cublas
-  bench exact-persistent 60 models/target models/draft "${methods[@]}" \
-    --persistent-steps on
+  as_one=on sample='nacre_worker_step_lists_total[{].*as="persistent"'
 fi
+# Of workers whose steps are all queued one by one the tokens are the same, too.
+step exact-persistent 60 bash -c 'counted "$@"' _ "$sample" \
+  --target-model models/target --draft-model models/draft --backend "$backend" \
+  --prefix-cache off --persistent-steps "$as_one" -- \
+  --prompts tests/data/gsm8k_100.jsonl --repeat 1 "${methods[@]}"
 
 # --- Fast? -------------------------------------------------------------------
 

@@ -145,8 +145,8 @@ else
   json_is "$folder/rehearsed/summary.json" 'j["state"] == "passed" and {
       s["name"] for s in j["steps"] if s["state"] == "passed"} == {
       "exact-gpu", "exact-gpu-sampled", "exact-draft-on-cpu", "exact-eagle",
-      "exact-glide", "exact-medusa", "inflate", "bench-pair-gpu",
-      "bench-pair-draft-on-cpu"}'
+      "exact-glide", "exact-medusa", "exact-persistent", "inflate",
+      "bench-pair-gpu", "bench-pair-draft-on-cpu"}'
   json_is "$folder/rehearsed/pair_gpu.json" 'j["identical_tokens"]'
 
   env -i PATH=/usr/bin:/bin HOME=/ "$bundle/run.sh" --rehearse --only 'inf*' \
@@ -155,7 +155,18 @@ else
   json_is "$folder/some/summary.json" '[s["name"] for s in j["steps"]] == [
       "exact-draft-on-cpu", "inflate"]'
 
-  # Tokens are the same also where the target's own draft drafts nothing.
+  # Tokens are the same also where no step was one kernel, as none is on a CPU.
+  env -i PATH=/usr/bin:/bin HOME=/ \
+    NACRE_GPU_SAMPLE='nacre_worker_step_lists_total[{].*as="persistent"' \
+    "$bundle/run.sh" --rehearse --only exact-persistent "$folder/one-by-one" \
+    >"$folder/said" 2>&1 && fail "steps that were no kernel pass"
+  json_is "$folder/one-by-one/summary.json" '[(s["name"], s["state"])
+      for s in j["steps"]] == [("exact-persistent", "failed")] and (
+      "has no nacre_worker_step_lists_total" in j["steps"][0]["note"])'
+  grep -q '^identical tokens: yes' "$folder/one-by-one/log.txt" ||
+    fail "they were not compared: $(cat "$folder/said")"
+
+  # Nor where the target's own draft drafts nothing.
   mv "$bundle/bin/nacre" "$folder/nacre"
   cat >"$bundle/bin/nacre" <<'END'
 #!/bin/sh

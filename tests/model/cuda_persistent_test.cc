@@ -256,5 +256,25 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Models, PersistentTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
+// Of the bundled pair too, which runs with it on GPUs (scripts/gpu_run.sh).
+TEST(PersistentPairTest, AllSingleRowsAreOneKernel) {
+  for (const std::string name : {"draft", "target"}) {
+    kernels::BackendOptions options;
+    options.kind = "cuda";
+    options.kv_type = "bf16";
+    options.persistent = true;
+    const auto backend = kernels::CreateBackend(options);
+    if (!backend.ok()) GTEST_SKIP() << backend.status();
+    const auto model =
+        *LoadModel(NACRE_MODELS "/" + name, backend->get(), {1 << 20, {}});
+    const auto sequence = *model->NewSequence(20);
+    constexpr int kSteps = 4;
+    for (int32_t token = 0; token < kSteps; ++token) {
+      ASSERT_TRUE(model->Forward({{sequence.get(), {&token, 1}, 1}}).ok());
+    }
+    EXPECT_EQ((*backend)->graph_counts().persistent, kSteps) << name;
+  }
+}
+
 }  // namespace
 }  // namespace nacre::model
