@@ -1,12 +1,12 @@
 // Bugs planted one at a time (mutants.cmake): the simulation finds each of them
 // within a few seeds, and nothing in the same seeds without them.
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/simulation/protocol/ratio_law.h"
 #include "tests/simulation/protocol/world.h"
+#include "tests/testing/child_run.h"
 #include "tests/testing/mutant.h"
 
 namespace nacre::protocol {
@@ -53,13 +54,19 @@ bool HasAnotherLaw(const std::string& mutant, const MeasuredLaw& law) {
   return true;
 }
 
+// What may crash, and no invariant breaks before.
+const std::set<std::string>& MayCrash() {
+  static const auto& names = *new std::set<std::string>{
+      "kv_of_a_finished_session",  // whose keys are gone: it reads through null
+  };
+  return names;
+}
+
 // Runs seeds until an invariant breaks; whether one did, or the law. In a
 // process of its own: a planted bug may also end it, in a check of the code
 // itself.
 bool FindsABug(const std::string& mutant) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
+  const auto run = nacre::testing::RunInChild([&](std::FILE*) {
     active_mutant = mutant;
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
       const Outcome outcome = RunSchedule(RandomSchedule(seed));
@@ -76,10 +83,10 @@ bool FindsABug(const std::string& mutant) {
     }
     std::fflush(stdout);
     _exit(has_another_law ? 1 : 0);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+  });
+  EXPECT_TRUE(!run.crashed() || MayCrash().count(mutant) == 1)
+      << mutant << " crashed: " << run.How();
+  return !run.finished();
 }
 
 class Mutants : public ::testing::TestWithParam<std::string> {};

@@ -3,11 +3,8 @@
 // prefixes or follow each other. Without one, each is what it is alone.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +12,7 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "tests/testing/child_run.h"
 #include "tests/testing/mutant.h"
 #include "tests/worker/engine/prompt_target.h"
 
@@ -100,33 +98,18 @@ class PromptMutantsTest : public PromptTarget {
     }
   }
 
-  // All of it, in a new process: a planted bug may end it. Nothing then.
-  Values RunAll(const std::string& mutant) {
-    int ends[2];
-    EXPECT_EQ(pipe(ends), 0);
-    const pid_t child = fork();
-    if (child == 0) {
+  // All of it, in a new process: a check may end it. Nothing then.
+  nacre::testing::ChildRun RunAll(const std::string& mutant) {
+    return nacre::testing::RunInChild([&](std::FILE* file) {
       active_mutant = mutant;
       std::vector<Values> all;
       RunEngines(&all);
       Loaded caching = Load(/*prefix_cache=*/true);
       RunSharing(caching.model.get(), &all);
-      std::FILE* const file = fdopen(ends[1], "wb");
       for (const Values& values : all) {
         std::fwrite(values.data(), sizeof(float), values.size(), file);
       }
-      std::_Exit(std::fclose(file));
-    }
-    close(ends[1]);
-    std::FILE* const file = fdopen(ends[0], "rb");
-    Values values;
-    float next = 0;
-    while (std::fread(&next, sizeof(next), 1, file) == 1) {
-      values.push_back(next);
-    }
-    std::fclose(file);
-    EXPECT_EQ(waitpid(child, nullptr, 0), child);
-    return values;
+    });
   }
 
   Ids ids_;
@@ -152,12 +135,14 @@ TEST_F(PromptMutantsTest, WithoutOneEachIsWhatItIsAlone) {
 }
 
 TEST_F(PromptMutantsTest, EachIsFound) {
-  const Values expected = RunAll("");
-  ASSERT_GT(expected.size(), 500u);
-  EXPECT_EQ(RunAll(""), expected);
+  const std::string expected = RunAll("").output;
+  ASSERT_GT(expected.size(), 500 * sizeof(float));
+  EXPECT_TRUE(RunAll("").output == expected);
   const std::vector<std::string> mutants = absl::StrSplit(NACRE_MUTANTS, ',');
   for (const std::string& mutant : mutants) {
-    EXPECT_NE(RunAll(mutant), expected) << mutant;
+    const nacre::testing::ChildRun run = RunAll(mutant);
+    EXPECT_FALSE(run.crashed()) << mutant << ": " << run.How();
+    EXPECT_TRUE(run.output != expected) << mutant << ": " << run.How();
   }
 }
 
