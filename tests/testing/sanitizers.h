@@ -4,16 +4,19 @@
 #ifndef TESTS_TESTING_SANITIZERS_H_
 #define TESTS_TESTING_SANITIZERS_H_
 
-namespace nacre::testing {
-
+// For what must not be compiled at all.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kIsSanitized = true;
+#define NACRE_IS_SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr bool kIsSanitized = true;
-#else
-inline constexpr bool kIsSanitized = false;
+#define NACRE_IS_SANITIZED 1
 #endif
+#endif
+
+namespace nacre::testing {
+
+#ifdef NACRE_IS_SANITIZED
+inline constexpr bool kIsSanitized = true;
 #else
 inline constexpr bool kIsSanitized = false;
 #endif

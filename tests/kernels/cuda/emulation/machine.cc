@@ -1,8 +1,5 @@
 #include "tests/kernels/cuda/emulation/machine.h"
 
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -17,11 +14,15 @@
 
 #include "tests/kernels/cuda/emulation/machine_state.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/kernels/cuda/emulation/stack_switch.h"
 
 namespace nacre::kernels::cuda::emulation {
 namespace {
 
 constexpr size_t kStackBytes = 32 << 10;
+// Stacks of a warp end at different places of a page, so that what its threads
+// work on does not take the same lines of a processor's cache.
+constexpr size_t kStackStep = 9 * 64;
 constexpr unsigned char kNotThereYet = 0xff;  // makes NaN
 constexpr int kMostTurns = 40;  // of a warp before another has one
 constexpr int kFewTurns = 3;    // before other blocks may have some
@@ -43,12 +44,10 @@ std::deque<HeldStore> held_stores;
 // Fibers of blocks that are done.
 std::vector<std::vector<Fiber>> idle_fibers;
 
-jmp_buf scheduler;
+Turn scheduler;
 std::mt19937 random_turns(1);
 
-void Yield() {
-  if (_setjmp(CurrentFiber().at) == 0) _longjmp(scheduler, 1);
-}
+void Yield() { SwitchTurns(&CurrentFiber().turn, &scheduler); }
 
 void Enter() {
   for (;;) {
@@ -60,18 +59,14 @@ void Enter() {
 
 // Runs the current thread until it yields.
 void Resume() {
-  if (_setjmp(scheduler) != 0) return;
   Fiber& fiber = CurrentFiber();
-  if (fiber.started) _longjmp(fiber.at, 1);
-  fiber.started = true;
-  fiber.stack = std::make_unique<char[]>(kStackBytes);
-  ucontext_t context;
-  getcontext(&context);
-  context.uc_stack.ss_sp = fiber.stack.get();
-  context.uc_stack.ss_size = kStackBytes;
-  context.uc_link = nullptr;
-  makecontext(&context, Enter, 0);
-  setcontext(&context);
+  if (fiber.stack == nullptr) {
+    const size_t bytes =
+        kStackBytes + static_cast<size_t>(current % kWarp) * kStackStep;
+    fiber.stack = std::make_unique<char[]>(bytes);
+    PrepareTurn(fiber.stack.get(), bytes, Enter, &fiber.turn);
+  }
+  SwitchTurns(&scheduler, &fiber.turn);
 }
 
 // The number of arrivals at which the barrier that `arrived` just reached

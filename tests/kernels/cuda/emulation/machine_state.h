@@ -4,8 +4,6 @@
 #ifndef TESTS_KERNELS_CUDA_EMULATION_MACHINE_STATE_H_
 #define TESTS_KERNELS_CUDA_EMULATION_MACHINE_STATE_H_
 
-#include <setjmp.h>
-
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "tests/kernels/cuda/emulation/machine.h"
+#include "tests/kernels/cuda/emulation/stack_switch.h"
 #include "tests/kernels/cuda/emulation/tensor_core.h"
 
 namespace nacre::kernels::cuda::emulation {
@@ -45,12 +44,10 @@ struct PendingProduct {
   int column_rows = 0;  // of columns, in place of rows
 };
 
-// Lives on: the next block's thread runs on its stack. Switched by _setjmp and
-// _longjmp, which, unlike swapcontext, ask nothing of the kernel.
+// Lives on: the next block's thread runs on its stack. What each turn looks at
+// comes first.
 struct Fiber {
-  std::unique_ptr<char[]> stack;
-  jmp_buf at;
-  bool started = false;
+  Turn turn;
   bool done = false;
   // Runs again when so many threads have arrived at the barriers, and, if it
   // waits for the kernel before, when that is done.
@@ -61,13 +58,14 @@ struct Fiber {
   bool waits = false;
   bool has_waited = false;
   int shuffles = 0;
-  std::vector<PendingCopy> open;
-  std::deque<std::vector<PendingCopy>> groups;
+  const unsigned* count = nullptr;    // that it waits for, until it is `least`
   const uint64_t* barrier = nullptr;  // that it waits for
   int parity = 0;
-  const unsigned* count = nullptr;  // that it waits for, until it is `least`
   unsigned least = 0;
   int shows = 0;  // ShowToProducts that it has called
+  std::unique_ptr<char[]> stack;
+  std::vector<PendingCopy> open;
+  std::deque<std::vector<PendingCopy>> groups;
   std::vector<PendingProduct> open_products;
   std::deque<std::vector<PendingProduct>> product_groups;
 };

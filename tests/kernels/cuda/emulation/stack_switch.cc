@@ -1,0 +1,77 @@
+#include "tests/kernels/cuda/emulation/stack_switch.h"
+
+#include <cstdint>
+
+#if defined(__x86_64__) && !defined(NACRE_IS_SANITIZED)
+
+// What a called function must keep goes onto the stack. At the end a jump: that
+// a return goes where nobody called from, no processor predicts.
+extern "C" void NacreSwitchStacks(void** from, void* const* to);
+asm(R"(
+  .text
+  .p2align 4
+  .type NacreSwitchStacks, @function
+NacreSwitchStacks:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq (%rsi), %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  popq %rcx
+  jmp *%rcx
+  .size NacreSwitchStacks, . - NacreSwitchStacks
+)");
+
+namespace nacre::kernels::cuda::emulation {
+
+void PrepareTurn(char* stack, size_t bytes, void (*run)(), Turn* turn) {
+  constexpr size_t kRegisters = 6;
+  constexpr uintptr_t kAlignment = 16;  // of the stack, before a call
+  char* const end = stack + bytes;
+  auto** const aligned = reinterpret_cast<void**>(
+      end - reinterpret_cast<uintptr_t>(end) % kAlignment);
+  aligned[-1] = nullptr;  // to return to
+  aligned[-2] = reinterpret_cast<void*>(run);
+  turn->top = aligned - 2 - kRegisters;
+}
+
+void SwitchTurns(Turn* from, Turn* to) {
+  NacreSwitchStacks(&from->top, &to->top);
+}
+
+}  // namespace nacre::kernels::cuda::emulation
+
+#else
+
+namespace nacre::kernels::cuda::emulation {
+
+void PrepareTurn(char* stack, size_t bytes, void (*run)(), Turn* turn) {
+  turn->begin = std::make_unique<ucontext_t>();
+  getcontext(turn->begin.get());
+  turn->begin->uc_stack.ss_sp = stack;
+  turn->begin->uc_stack.ss_size = bytes;
+  turn->begin->uc_link = nullptr;
+  makecontext(turn->begin.get(), run, 0);
+}
+
+void SwitchTurns(Turn* from, Turn* to) {
+  if (_setjmp(from->at) != 0) return;
+  if (to->begin == nullptr) _longjmp(to->at, 1);
+  static ucontext_t begin;
+  begin = *to->begin;
+  to->begin = nullptr;
+  setcontext(&begin);
+}
+
+}  // namespace nacre::kernels::cuda::emulation
+
+#endif
