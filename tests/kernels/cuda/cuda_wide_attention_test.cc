@@ -51,6 +51,7 @@ enum class Uses { kWide, kOther };
 class CudaWideAttentionTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    if (MakeCudaBackend() == nullptr) GTEST_SKIP() << "no CUDA device";
     if (wide_ == nullptr) GTEST_SKIP() << "no device with warpgroups";
   }
 
