@@ -59,7 +59,7 @@ class CudaWideAttentionTest : public ::testing::Test {
   void ExpectTheSame(const PagedCache& cache,
                      const std::vector<RowContext>& rows, int heads,
                      const AttentionRule& rule = kScale,
-                     Uses uses = Uses::kWide) {
+                     [[maybe_unused]] Uses uses = Uses::kWide) {
     const int width = heads * cache.layer().head_dim;
     const auto q = RandomFloats(rows.size() * static_cast<size_t>(width), 7);
     const auto attend = [&](Backend& backend) {
