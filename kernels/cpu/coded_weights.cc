@@ -6,25 +6,23 @@
 namespace nacre::kernels {
 
 void ChooseHighBytes(const uint16_t* weights, size_t steps, CodedUnit* unit) {
-  // Those of neighbours are often equal: two counters, so that one does not
-  // wait for the other.
-  uint32_t counts[2][256] = {};
-  const auto add = [&](size_t step) {
-    const uint16_t* const from = weights + step * kCodedStepWeights;
-    for (size_t i = 0; i < kCodedStepWeights; i += 2) {
-      ++counts[0][from[i] >> 8];
-      ++counts[1][from[i + 1] >> 8];
-    }
+  // Those of neighbours are often equal: counters of their own, so that one
+  // does not wait for the other.
+  constexpr size_t kCounters = 4;
+  static_assert(kCodedStepWeights % kCounters == 0);
+  uint32_t counts[kCounters][256] = {};
+  for (size_t i = 0; i < steps * kCodedStepWeights; i += kCounters) {
+    for (size_t j = 0; j < kCounters; ++j) ++counts[j][weights[i + j] >> 8];
+  }
+  const auto count = [&](int h) {
+    return counts[0][h] + counts[1][h] + counts[2][h] + counts[3][h];
   };
-  for (size_t step = 0; step < steps; step += 7) add(step);
-  add(steps - 1);  // which may be padding
-  const auto count = [&](int h) { return counts[0][h] + counts[1][h]; };
   const auto both_signs = [&](int e) { return count(e) + count(0x80 | e); };
   int mode = 1;  // of what is not 0
   for (int e = 2; e < 0x80; ++e) {
     mode = both_signs(e) > both_signs(mode) ? e : mode;
   }
-  // What these steps lack is likelier the nearer it is to the rest, below.
+  // Of what the weights lack, what is nearest to the rest, below.
   const auto rank = [&](int h) {
     const int e = h & 0x7F;
     return e <= mode ? mode - e : 0x80 + e;

@@ -54,7 +54,8 @@ struct CodedUnit {
 };
 
 // The 16 most frequent high bytes of a unit of `steps` * 128 weights, steps >
-// 0, by each 7th step and the last. Sets high.
+// 0, of all of them: what a part of a small unit lacks, the rest may have more
+// often than may be kept aside. Sets high.
 void ChooseHighBytes(const uint16_t* weights, size_t steps, CodedUnit* unit);
 
 struct CodedKernels {

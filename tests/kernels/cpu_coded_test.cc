@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -291,8 +292,44 @@ TEST(CodedWeightsTest, TheMostFrequentHighBytesHaveCodes) {
   EXPECT_EQ(std::set<int>(unit.high, unit.high + kHighBytes), expected);
 }
 
-// Of bytes that none of the steps has that are looked at, those just below the
-// rest, of both signs.
+// Units of few inputs, as trained weights have them: small ones are rare.
+TEST(CodedWeightsTest, NormalWeightsOfFewInputsHaveCodes) {
+  for (const size_t inputs : {64, 128, 256, 768}) {
+    const size_t steps = inputs / 2;
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal(0.0f, 0.03f);
+    size_t without = 0;
+    constexpr size_t kUnits = 64;
+    for (size_t u = 0; u < kUnits; ++u) {
+      Weights weights(steps * kCodedStepWeights);
+      for (uint16_t& weight : weights) weight = ToBF16(normal(random));
+      CodedUnit unit;
+      ChooseHighBytes(weights.data(), steps, &unit);
+      const std::set<int> high(unit.high, unit.high + kHighBytes);
+      for (const uint16_t weight : weights)
+        without += !high.contains(weight >> 8);
+    }
+    EXPECT_LT(without * 5000, kUnits * steps * kCodedStepWeights) << inputs;
+  }
+}
+
+// The last weights count as much as the first.
+TEST(CodedWeightsTest, EveryWeightCounts) {
+  constexpr size_t kSteps = 50;
+  Weights weights(kSteps * kCodedStepWeights, uint16_t{100 << 8});
+  // 15 other high bytes, each in one step alone, far from the rest.
+  std::set<int> expected = {100};
+  for (int k = 0; k < 15; ++k) {
+    weights[(3 * k + 4) * kCodedStepWeights + k] =
+        static_cast<uint16_t>((10 + 2 * k) << 8);
+    expected.insert(10 + 2 * k);
+  }
+  CodedUnit unit;
+  ChooseHighBytes(weights.data(), kSteps, &unit);
+  EXPECT_EQ(std::set<int>(unit.high, unit.high + kHighBytes), expected);
+}
+
+// Of bytes that no weight has, those just below the rest, of both signs.
 TEST(CodedWeightsTest, BytesNextToTheRestHaveTheCodesLeft) {
   const Weights weights(kCodedStepWeights, uint16_t{70 << 8});
   CodedUnit unit;
