@@ -5,6 +5,8 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <sstream>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/files.h"
 #include "kernels/backend_factory.h"
 #include "kernels/cpu/coded_weights.h"
 #include "model/checkpoint.h"
@@ -247,6 +250,22 @@ std::string LogOf(const std::string& dir) {
   return log.str();
 }
 
+// Gives the bf16 weights of a file 40 exponents in turn.
+void SpreadExponents(const std::string& path) {
+  std::string file = ReadRegularFile(path, 64 << 20).value();
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), sizeof(header));
+  uint32_t exponent = 0;
+  for (size_t at = sizeof(header) + header; at + 1 < file.size(); at += 2) {
+    uint16_t weight = 0;
+    std::memcpy(&weight, file.data() + at, sizeof(weight));
+    weight = static_cast<uint16_t>((weight & 0x807F) | (100 + exponent) << 7);
+    std::memcpy(file.data() + at, &weight, sizeof(weight));
+    exponent = (exponent + 7) % 40;
+  }
+  nacre::testing::WriteFile(path, file);
+}
+
 TEST(LoadTest, SaysWhatIsIn12Bits) {
   if (kernels::FindCodedKernels() == nullptr) {
     GTEST_SKIP() << "no AVX-512 with VBMI and BF16 here";
@@ -261,6 +280,10 @@ TEST(LoadTest, SaysWhatIsIn12Bits) {
               HasSubstr("1 of 1 large bf16 matrices are in 12 bits a weight, "
                         "which takes 0.001 GB less\n"));
   EXPECT_THAT(LogOf(NACRE_MODELS "/target"),
+              HasSubstr("1 of 1 large bf16 matrices are in 12 bits a weight, "
+                        "which takes 0.001 GB less\n"));
+  SpreadExponents(dir + "/model.safetensors");
+  EXPECT_THAT(LogOf(dir),
               HasSubstr("0 of 1 large bf16 matrices are in 12 bits a weight; 1 "
                         "have too many uncommon exponents\n"));
 }
