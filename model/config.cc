@@ -279,9 +279,12 @@ absl::Status ParseGemma(const Family& family, const Json& json,
         "use_bidirectional_attention true is not supported; supported: false");
   }
   if (family.default_query_pre_attn_scalar == 0) return absl::OkStatus();
-  NACRE_ASSIGN_OR_RETURN(config->soft_caps.attention,
-                         ReadSoftCap(json, "attn_logit_softcapping",
-                                     family.default_attn_logit_softcapping));
+  // Gemma 3 keeps the field in its config, and no layer of it reads it.
+  if (family.default_attn_logit_softcapping > 0) {
+    NACRE_ASSIGN_OR_RETURN(config->soft_caps.attention,
+                           ReadSoftCap(json, "attn_logit_softcapping",
+                                       family.default_attn_logit_softcapping));
+  }
   NACRE_ASSIGN_OR_RETURN(config->soft_caps.final,
                          ReadSoftCap(json, "final_logit_softcapping",
                                      family.default_final_logit_softcapping));

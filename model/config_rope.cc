@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "model/config_fields.h"
+#include "model/families.h"
 
 namespace nacre::model {
 namespace {
@@ -15,6 +16,11 @@ namespace {
 constexpr double kMaxRopeNumber = 1e12;
 
 using Type = RopeScaling::Type;
+
+// "type" is its old name.
+const char* TypeField(const Json& rope) {
+  return rope.contains("rope_type") ? "rope_type" : "type";
+}
 
 absl::StatusOr<Type> ReadRopeType(const Json& rope) {
   struct Named {
@@ -30,7 +36,7 @@ absl::StatusOr<Type> ReadRopeType(const Json& rope) {
       {"su", Type::kLongRope},
   };
   // A null counts: Hugging Face fails at it.
-  const char* field = rope.contains("rope_type") ? "rope_type" : "type";
+  const char* field = TypeField(rope);
   if (!rope.contains(field)) return Type::kDefault;
   for (const Named& named : kTypes) {
     if (rope[field] == named.name) return named.type;
@@ -181,15 +187,37 @@ absl::Status ReadLongRope(const Json& json, const Json& rope,
   return absl::OkStatus();
 }
 
+bool MayBePartial(const ModelConfig& config) {
+  return FindFamily(config.architecture)->rope.may_be_partial;
+}
+
 absl::Status ReadPartial(const Json& from, const char* field,
                          ModelConfig* config) {
   NACRE_ASSIGN_OR_RETURN(const double share,
                          PositiveOr(from, field, config->rope.share, 1.0));
   config->rope.share = share;
-  if (config->rotary_size() >= 1) return absl::OkStatus();
+  if (config->rotary_size() >= 1 || !MayBePartial(*config)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(field, " ", share, " of head_dim ", config->head_dim,
                    " makes no dimension turn, expected 1 or more"));
+}
+
+// In families whose heads turn whole, as Hugging Face does: the type "default"
+// ignores the share, and under any other a head that does not turn whole fails.
+absl::Status SettleShare(const Json& rope, ModelConfig* config) {
+  if (MayBePartial(*config)) return absl::OkStatus();
+  const char* const field = TypeField(rope);
+  if (!rope.contains(field) || rope[field] == "default") {
+    config->rope.share = 1;
+    return absl::OkStatus();
+  }
+  if (2 * config->rotary_pairs() == config->head_dim) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "partial_rotary_factor ", config->rope.share, " with rope type ",
+      ShownJson(rope[field]), " is not supported for ", config->architecture,
+      ", whose heads turn whole"));
 }
 
 // Hugging Face's ramp has an element for each whole pair.
@@ -209,6 +237,7 @@ absl::Status ReadScaling(const Json& json, const Json& rope,
   NACRE_RETURN_IF_ERROR(ReadPartial(rope, "partial_rotary_factor", config));
   RopeScaling& scaling = config->rope.scaling;
   NACRE_ASSIGN_OR_RETURN(scaling.type, ReadRopeType(rope));
+  NACRE_RETURN_IF_ERROR(SettleShare(rope, config));
   // The first configs of Phi-3 called longrope so.
   if (config->architecture == "Phi3ForCausalLM" &&
       scaling.type == Type::kYarn) {
@@ -245,9 +274,8 @@ absl::Status ReadLocal(const Json& rope, ModelConfig* config) {
                  kMaxRopeNumber));
   NACRE_ASSIGN_OR_RETURN(const Type type, ReadRopeType(rope));
   if (type == Type::kDefault) return absl::OkStatus();
-  const char* const field = rope.contains("rope_type") ? "rope_type" : "type";
   return absl::UnimplementedError(
-      absl::StrCat("rope type ", ShownJson(rope[field]),
+      absl::StrCat("rope type ", ShownJson(rope[TypeField(rope)]),
                    " of sliding_attention is not supported; supported: "
                    "\"default\""));
 }
@@ -265,6 +293,8 @@ absl::Status ReadByType(const Json& json, const char* field,
   } else if (!may_differ) {
     return absl::InvalidArgumentError(
         absl::StrCat(field, " has no full_attention"));
+  } else {
+    NACRE_RETURN_IF_ERROR(ReadScaling(json, Json::object(), config));
   }
   if (IsAbsent(rope, "sliding_attention")) return absl::OkStatus();
   if (may_differ) return ReadLocal(rope["sliding_attention"], config);
@@ -335,7 +365,7 @@ absl::Status ReadRopeFields(const Family& family, const Json& json,
   }
   if (has_old) return ReadRopeObject(json, "rope_scaling", config);
   if (has_new) return ReadRopeObject(json, "rope_parameters", config);
-  return absl::OkStatus();
+  return ReadScaling(json, Json::object(), config);
 }
 
 }  // namespace

@@ -99,6 +99,9 @@ struct RopeDefaults {
   double theta = 10000;
   double local_theta = 0;  // of layers with a window; 0: one for all layers
   double share = 1;        // of a head that turns
+  // Hugging Face turns a share of each head. Elsewhere it ignores the field,
+  // unless the rope type is another than "default": then it fails.
+  bool may_be_partial = false;
 };
 
 struct LayerKind {
@@ -131,8 +134,8 @@ struct Family {
   // What Gemma has: norms multiply by 1 + weight, the embedding is scaled, and
   // query_pre_attn_scalar and soft caps are read.
   bool is_gemma = false;
-  double default_query_pre_attn_scalar = 0;  // 0: head_dim
-  double default_attn_logit_softcapping = 0;
+  double default_query_pre_attn_scalar = 0;   // 0: head_dim
+  double default_attn_logit_softcapping = 0;  // 0: the field is not read
   double default_final_logit_softcapping = 0;
   // What GPT-BigCode has: positions are learned, multi_query and
   // scale_attn_weights are read, and feed-forward blocks have a default size.

@@ -118,6 +118,85 @@ TEST(ConfigRopeTest, ATypeThatIsNullIsRefused) {
   EXPECT_TRUE(ParseConfig(config.dump()).ok());
 }
 
+absl::StatusOr<double> ShareOf(const char* architecture, const json& fields) {
+  json config = MinimalConfig();
+  config["architectures"] = {architecture};
+  config["num_key_value_heads"] = 2;
+  config["head_dim"] = 16;
+  config["moe_intermediate_size"] = 40;
+  config.update(fields);
+  const auto parsed = ParseConfig(config.dump());
+  if (!parsed.ok()) return parsed.status();
+  return 1.0 * parsed->rotary_size() / parsed->head_dim;
+}
+
+// As transformers 5.24 does it, model by model.
+TEST(ConfigRopeTest, OnlySomeFamiliesTurnAShareOfAHead) {
+  for (const char* architecture :
+       {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM", "MixtralForCausalLM", "Qwen3MoeForCausalLM",
+        "GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM",
+        "Starcoder2ForCausalLM"}) {
+    for (const json& ignored :
+         {json{{"partial_rotary_factor", 0.5}},
+          json{{"partial_rotary_factor", 0.06}},  // nothing would turn
+          json{{"rope_parameters", {{"partial_rotary_factor", 0.5}}}},
+          json{{"rope_scaling",
+                {{"type", "default"}, {"partial_rotary_factor", 0.5}}}}}) {
+      const auto share = ShareOf(architecture, ignored);
+      ASSERT_TRUE(share.ok()) << architecture << share.status();
+      EXPECT_EQ(*share, 1.0) << architecture << ignored;
+    }
+    EXPECT_EQ(ShareOf(architecture, {{"partial_rotary_factor", 1.5}})
+                  .status()
+                  .message(),
+              "partial_rotary_factor is 1.5, expected a number > 0 and <= 1");
+  }
+  const json half = {{"partial_rotary_factor", 0.5}};
+  EXPECT_EQ(ShareOf("Phi3ForCausalLM", half).value(), 0.5);
+  EXPECT_EQ(ShareOf("Phi3ForCausalLM", {{"rope_parameters", half}}).value(),
+            0.5);
+  EXPECT_EQ(ShareOf("GPTNeoXForCausalLM", {{"rope_parameters", half}}).value(),
+            0.5);
+  // Its own name is rotary_pct.
+  EXPECT_EQ(ShareOf("GPTNeoXForCausalLM", half).value(), 0.25);
+  EXPECT_EQ(ShareOf("Phi3ForCausalLM",
+                    {{"rope_parameters", {{"partial_rotary_factor", 0.06}}}})
+                .status()
+                .message(),
+            "partial_rotary_factor 0.06 of head_dim 16 makes no dimension "
+            "turn, expected 1 or more");
+}
+
+// There transformers reads the share, and fails unless the head turns whole.
+TEST(ConfigRopeTest, OtherRopeTypesRefuseAShareWhereHeadsTurnWhole) {
+  const auto with = [](const char* type, double share) {
+    return json{{"rope_scaling",
+                 {{"rope_type", type},
+                  {"factor", 2.0},
+                  {"original_max_position_embeddings", 1024},
+                  {"partial_rotary_factor", share}}}};
+  };
+  for (const char* type : {"linear", "dynamic", "llama3", "yarn", "longrope"}) {
+    const absl::Status status =
+        ShareOf("LlamaForCausalLM", with(type, 0.5)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << type;
+    EXPECT_EQ(status.message(),
+              std::string("partial_rotary_factor 0.5 with rope type \"") +
+                  type +
+                  "\" is not supported for LlamaForCausalLM, whose heads turn "
+                  "whole");
+  }
+  EXPECT_THAT(ShareOf("Gemma3ForCausalLM", with("linear", 0.5)).status(),
+              ::testing::Property(&absl::Status::code,
+                                  absl::StatusCode::kUnimplemented));
+  EXPECT_EQ(ShareOf("LlamaForCausalLM", with("linear", 1)).value(), 1.0);
+  // An odd number: one more turns, which makes it whole.
+  EXPECT_EQ(ShareOf("LlamaForCausalLM", with("linear", 0.95)).value(),
+            15.0 / 16);
+  EXPECT_EQ(ShareOf("GPTNeoXForCausalLM", with("linear", 0.5)).value(), 0.5);
+}
+
 TEST(ConfigRopeTest, YarnTakesZeroForAbsent) {
   json config = MinimalConfig();
   json& rope = config["rope_scaling"];

@@ -235,11 +235,6 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
         {"short_factor", {1, 2, 3, 4, 5, 6, 0, 8}}},
        kInvalid,
        "short_factor is [1,2,3,4,5,6,0,8]"},
-      {"rope_parameters",
-       {{"partial_rotary_factor", 0.06}},
-       kInvalid,
-       "partial_rotary_factor 0.06 of head_dim 16 makes no dimension turn, "
-       "expected 1 or more"},
       {"partial_rotary_factor", 1.5, kInvalid, "partial_rotary_factor is 1.5"},
       {"architectures", nullptr, kInvalid, "architectures is missing"},
       {"architectures", "LlamaForCausalLM", kInvalid, "architectures"},
@@ -402,10 +397,24 @@ TEST(ConfigTest, ReadsWhatGemmaHas) {
   EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
               HasSubstr("final_logit_softcapping is -1"));
   config["final_logit_softcapping"] = 20;
+  EXPECT_EQ(ParseConfig(config.dump())->soft_caps.final, 20.0);
   config["hidden_activation"] = "relu";
   EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
               HasSubstr("hidden_activation \"relu\" is not supported; "
                         "supported: \"silu\", \"gelu_pytorch_tanh\""));
+}
+
+// transformers keeps the field in Gemma 3's config and passes it to no layer.
+TEST(ConfigTest, AttentionOfGemma3HasNoSoftCap) {
+  json config = Gemma("Gemma3ForCausalLM");
+  for (const json& cap : {json(50.0), json(nullptr), json(-1)}) {
+    config["attn_logit_softcapping"] = cap;
+    config["final_logit_softcapping"] = 30.0;
+    const auto parsed = ParseConfig(config.dump());
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->soft_caps.attention, 0.0) << cap;
+    EXPECT_EQ(parsed->soft_caps.final, 30.0) << cap;
+  }
 }
 
 TEST(ConfigTest, LayersOfGemma3TurnByTwoThetas) {
