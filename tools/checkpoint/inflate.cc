@@ -125,15 +125,28 @@ class TensorPlan {
     return absl::OkStatus();
   }
 
+  // The input's layer whose types layer `index` has: of an added one, the last
+  // with experts as it has them; the last, if there is no such layer.
+  int SourceOf(int index) const {
+    const int last = from_.num_hidden_layers - 1;
+    if (index <= last) return index;
+    for (int i = last; i >= 0; --i) {
+      if (from_.has_experts(i) == to_.has_experts(index)) return i;
+    }
+    return last;
+  }
+
   absl::Status AddLayer(int index) {
-    // An added layer takes its types from the input's last.
     const bool is_added = index >= from_.num_hidden_layers;
-    const int source = is_added ? from_.num_hidden_layers - 1 : index;
-    const auto from = ExpectedTensors::OfLayer(from_, source);
+    const auto from = ExpectedTensors::OfLayer(from_, SourceOf(index));
     const auto layer = ExpectedTensors::OfLayer(to_, index);
     for (const ExpectedTensor& tensor : layer) {
-      NACRE_RETURN_IF_ERROR(
-          Add(tensor, from.OfExpert(tensor.role, tensor.expert), !is_added));
+      // What no layer of the input has is of the type of a matrix that all
+      // have.
+      const ExpectedTensor& source =
+          from.Has(tensor.role) ? from.OfExpert(tensor.role, tensor.expert)
+                                : from[TensorRole::kAttentionOutput];
+      NACRE_RETURN_IF_ERROR(Add(tensor, source, !is_added));
     }
     return absl::OkStatus();
   }

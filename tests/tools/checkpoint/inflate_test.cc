@@ -12,8 +12,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
+#include "model/checkpoint.h"
 #include "model/eagle_model.h"
+#include "model/expected_tensors.h"
 #include "model/load_model.h"
+#include "model/safetensors_writer.h"
 #include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -112,6 +115,34 @@ TEST_P(InflateBitsTest, LogitsOfOtherBlocksKeepTheirBits) {
   }
 }
 
+// A small Qwen3 with experts in the layers that `fields` say.
+nlohmann::json SparseConfig(int num_layers, const nlohmann::json& fields) {
+  auto config = nlohmann::json::parse(ReadFile(
+      NACRE_TEST_DATA "/model/options/qwen3_moe_sparse_step.json"))["config"];
+  config["num_hidden_layers"] = num_layers;
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = nlohmann::json::array();
+  config.update(fields);
+  return config;
+}
+
+// Layers with experts and without: the last and the added ones differ, and in
+// the last two inputs some added ones are of a kind that no layer has.
+TEST_P(InflateBitsTest, LogitsOfLayersWithSomeExpertsKeepTheirBits) {
+  const auto config = SparseConfig;
+  for (const nlohmann::json& from :
+       {config(3, {{"decoder_sparse_step", 2}}),
+        config(4, {{"decoder_sparse_step", 2}}),
+        config(3, {{"mlp_only_layers", {2}}}),
+        config(3, {{"decoder_sparse_step", 4}}),
+        config(2, {{"mlp_only_layers", {0, 1}}})}) {
+    const std::string dir = TestFolder("in");
+    nacre::testing::WriteRandomCheckpoint(from.dump(), dir);
+    ExpectSameLogits(dir, 7, 84);
+    ExpectSameLogits(dir, 7, 84 + 64);
+  }
+}
+
 TEST_P(InflateBitsTest, LogitsOfTheBundledModelsKeepTheirBits) {
   ExpectSameLogits(std::string(NACRE_MODELS) + "/target", 8, 688 + 3 * 64);
   ExpectSameLogits(std::string(NACRE_MODELS) + "/draft", 3, 344 + 5 * 64);
@@ -172,6 +203,62 @@ TEST_F(InflateTest, AddedLayersAreOfTheLastOnesType) {
   config = nlohmann::json::parse(ReadFile(options_.out_dir + "/config.json"));
   EXPECT_EQ(config["layer_types"],
             nlohmann::json(std::vector<std::string>(3, "full_attention")));
+}
+
+// Writes zeros: bf16 in experts and routers, f16 in blocks without experts, f32
+// elsewhere.
+void WriteMixedTypes(const std::string& config_json, const std::string& dir) {
+  WriteFile(dir + "/config.json", config_json);
+  const auto config = *model::ParseConfig(config_json);
+  std::vector<model::TensorSpec> specs;
+  const auto add = [&](const model::ExpectedTensors& tensors) {
+    for (const model::ExpectedTensor& tensor : tensors) {
+      const bool is_block = tensor.name.find(".mlp.") != std::string::npos;
+      const bool is_sparse =
+          tensor.name.find(".mlp.gate.") != std::string::npos ||
+          tensor.name.find(".experts.") != std::string::npos;
+      specs.push_back({tensor.name,
+                       is_sparse  ? kernels::DType::kBF16
+                       : is_block ? kernels::DType::kF16
+                                  : kernels::DType::kF32,
+                       tensor.shape});
+    }
+  };
+  add(model::ExpectedTensors::OutsideLayers(config));
+  for (int i = 0; i < config.num_hidden_layers; ++i) {
+    add(model::ExpectedTensors::OfLayer(config, i));
+  }
+  const auto writer =
+      *model::SafetensorsWriter::Create(dir + "/model.safetensors", specs);
+  for (const model::TensorSpec& spec : specs) {
+    size_t bytes = kernels::SizeOf(spec.dtype);
+    for (const int64_t dim : spec.shape) bytes *= static_cast<size_t>(dim);
+    const std::string zeros(bytes, '\0');
+    ASSERT_TRUE(writer->Append(zeros.data(), bytes).ok());
+  }
+  ASSERT_TRUE(writer->Finish().ok());
+}
+
+TEST_F(InflateTest, AddedLayersHaveTheTypesOfTheLastOfTheirKind) {
+  options_.num_layers = 5;
+  for (const int step : {2, 4}) {
+    WriteMixedTypes(SparseConfig(3, {{"decoder_sparse_step", step}}).dump(),
+                    options_.in_dir);
+    ASSERT_TRUE(InflateCheckpoint(options_).ok()) << Error();
+    const auto written = *model::Checkpoint::Open(options_.out_dir);
+    const auto type = [&](const std::string& name) {
+      const auto tensor = written->Find("model.layers." + name + ".weight");
+      EXPECT_TRUE(tensor.ok()) << tensor.status();
+      return tensor->dtype;
+    };
+    // Without any to take them from, those of attention.
+    const kernels::DType sparse =
+        step == 2 ? kernels::DType::kBF16 : kernels::DType::kF32;
+    EXPECT_EQ(type("3.mlp.gate"), sparse) << step;
+    EXPECT_EQ(type("3.mlp.experts.1.down_proj"), sparse) << step;
+    EXPECT_EQ(type("3.self_attn.q_proj"), kernels::DType::kF32) << step;
+    EXPECT_EQ(type("4.mlp.down_proj"), kernels::DType::kF16) << step;
+  }
 }
 
 TEST_F(InflateTest, WritesANewConfigAndCopiesTheTokenizer) {
