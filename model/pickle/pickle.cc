@@ -175,13 +175,29 @@ class PickleReader {
     return absl::OkStatus();
   }
 
+  // For messages: whose value is being built, the last name in the outermost
+  // dictionary.
+  std::string OfTensor() const {
+    if (stack_.empty() || stack_[0]->kind != Kind::kDict) return "";
+    // One that is filled in one go has a mark after it.
+    const size_t own_marks = !marks_.empty() && marks_[0] == 1 ? 1 : 0;
+    const size_t end =
+        marks_.size() > own_marks ? marks_[own_marks] : stack_.size();
+    for (size_t i = end; i-- > 1;) {
+      if (stack_[i]->kind != Kind::kText) continue;
+      return absl::StrCat(" (tensor ", ShownText(stack_[i]->text), ")");
+    }
+    return "";
+  }
+
   absl::Status Global(absl::string_view module, absl::string_view name) {
     const std::string full = absl::StrCat(module, " ", name);
     const auto found = std::find(globals_.begin(), globals_.end(), full);
     if (found == globals_.end()) {
       return absl::UnimplementedError(absl::StrCat(
           "the pickle calls ", ShownText(full),
-          ", and nothing of a pickle is run but what rebuilds tensors"));
+          ", and nothing of a pickle is run but what rebuilds tensors",
+          OfTensor()));
     }
     Push(Kind::kGlobal)->text = *found;
     return absl::OkStatus();

@@ -26,16 +26,19 @@ constexpr size_t kMaxTensorDimensions = 16;
 constexpr uint64_t kMaxSharing = 8;
 constexpr char kDataFile[] = "/data.pkl";
 constexpr absl::string_view kRebuildTensor = "torch._utils _rebuild_tensor_v2";
+// Of types that have no storage of their own.
+constexpr absl::string_view kRebuildOfType = "torch._utils _rebuild_tensor_v3";
+constexpr absl::string_view kBytes = "torch.storage UntypedStorage";
 constexpr absl::string_view kRebuildParameter =
     "torch._utils _rebuild_parameter";
 
-struct StorageType {
+struct ElementType {
   absl::string_view global;
   const char* dtype;  // of safetensors
   uint64_t element_bytes;
 };
 
-constexpr StorageType kStorageTypes[] = {
+constexpr ElementType kStorageTypes[] = {
     {"torch HalfStorage", "F16", 2},  {"torch BFloat16Storage", "BF16", 2},
     {"torch FloatStorage", "F32", 4}, {"torch DoubleStorage", "F64", 8},
     {"torch LongStorage", "I64", 8},  {"torch IntStorage", "I32", 4},
@@ -43,10 +46,30 @@ constexpr StorageType kStorageTypes[] = {
     {"torch ByteStorage", "U8", 1},   {"torch BoolStorage", "BOOL", 1},
 };
 
+constexpr ElementType kTypes[] = {
+    {"torch float8_e4m3fn", "F8_E4M3", 1},
+    {"torch float8_e5m2", "F8_E5M2", 1},
+    {"torch uint16", "U16", 2},
+    {"torch uint32", "U32", 4},
+    {"torch uint64", "U64", 8},
+};
+
+// The one of that name; null: none.
+const ElementType* FindType(absl::Span<const ElementType> types,
+                            const PickleValue& global) {
+  if (global.kind != Kind::kGlobal) return nullptr;
+  for (const ElementType& type : types) {
+    if (type.global == global.text) return &type;
+  }
+  return nullptr;
+}
+
 std::vector<absl::string_view> KnownGlobals() {
   std::vector<absl::string_view> globals = {"collections OrderedDict",
-                                            kRebuildTensor, kRebuildParameter};
-  for (const StorageType& type : kStorageTypes) globals.push_back(type.global);
+                                            kRebuildTensor, kRebuildOfType,
+                                            kRebuildParameter, kBytes};
+  for (const ElementType& type : kStorageTypes) globals.push_back(type.global);
+  for (const ElementType& type : kTypes) globals.push_back(type.global);
   return globals;
 }
 
@@ -103,38 +126,56 @@ class TorchFile {
 
  private:
   struct Storage {
-    const StorageType* type = nullptr;
+    const ElementType* type = nullptr;  // null: bytes
     uint64_t offset = 0;
-    uint64_t count = 0;  // of elements
+    uint64_t size_bytes = 0;
   };
 
-  // (storage, offset, sizes, strides, wants a gradient, hooks, metadata)
+  // (storage, offset, sizes, strides, wants a gradient, hooks, metadata), with
+  // the type before the metadata if the storage has none.
   absl::StatusOr<TensorEntry> Rebuilt(const PickleValue& value) const {
-    const PickleValue* const arguments = ArgumentsOf(value, kRebuildTensor, 4);
+    constexpr size_t kType = 6;
+    const PickleValue* const of_type =
+        ArgumentsOf(value, kRebuildOfType, kType + 1);
+    const PickleValue* const arguments =
+        of_type != nullptr ? of_type : ArgumentsOf(value, kRebuildTensor, 4);
     if (arguments == nullptr) return NoTensor();
+    const size_t metadata = of_type != nullptr ? kType + 1 : kType;
     // Bits that change values: "neg", "conj".
-    if (arguments->items.size() > 6 && !IsNothing(*arguments->items[6])) {
+    if (arguments->items.size() > metadata &&
+        !IsNothing(*arguments->items[metadata])) {
       return absl::UnimplementedError("it has metadata, which are not read");
     }
     NACRE_ASSIGN_OR_RETURN(const Storage storage,
                            FindStorage(*arguments->items[0]));
-    const PickleValue& first = *arguments->items[1];
+    const ElementType* type = storage.type;
+    if ((type == nullptr) != (of_type != nullptr)) return NoTensor();
+    if (of_type != nullptr) type = FindType(kTypes, *of_type->items[kType]);
+    if (type == nullptr) return NoTensor();
+    return Place(*arguments, storage, *type);
+  }
+
+  absl::StatusOr<TensorEntry> Place(const PickleValue& arguments,
+                                    const Storage& storage,
+                                    const ElementType& type) const {
+    const PickleValue& first = *arguments.items[1];
     if (first.kind != Kind::kNumber || first.number < 0) return NoTensor();
     TensorEntry entry;
-    entry.dtype = storage.type->dtype;
-    NACRE_ASSIGN_OR_RETURN(entry.shape, Numbers(*arguments->items[2]));
+    entry.dtype = type.dtype;
+    NACRE_ASSIGN_OR_RETURN(entry.shape, Numbers(*arguments.items[2]));
     NACRE_ASSIGN_OR_RETURN(const std::vector<int64_t> strides,
-                           Numbers(*arguments->items[3]));
+                           Numbers(*arguments.items[3]));
     NACRE_ASSIGN_OR_RETURN(const uint64_t count,
                            CountElements(entry.shape, strides));
     const auto begin = static_cast<uint64_t>(first.number);
-    if (begin > storage.count || count > storage.count - begin) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "its ", count, " elements from ", begin, " on reach past the ",
-          storage.count, " of its storage"));
+    const uint64_t stored = storage.size_bytes / type.element_bytes;
+    if (begin > stored || count > stored - begin) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its ", count, " elements from ", begin,
+                       " on reach past the ", stored, " of its storage"));
     }
-    entry.offset = storage.offset + begin * storage.type->element_bytes;
-    entry.size_bytes = count * storage.type->element_bytes;
+    entry.offset = storage.offset + begin * type.element_bytes;
+    entry.size_bytes = count * type.element_bytes;
     return entry;
   }
 
@@ -167,10 +208,10 @@ class TorchFile {
       return NoTensor();
     }
     Storage storage;
-    for (const StorageType& type : kStorageTypes) {
-      if (type.global == id.items[1]->text) storage.type = &type;
+    storage.type = FindType(kStorageTypes, *id.items[1]);
+    if (storage.type == nullptr && id.items[1]->text != kBytes) {
+      return NoTensor();
     }
-    if (storage.type == nullptr) return NoTensor();
     const absl::string_view key = id.items[2]->text;
     const auto file = files_.find(absl::StrCat(prefix_, "/data/", key));
     if (file == files_.end()) {
@@ -178,7 +219,7 @@ class TorchFile {
           "its storage ", ShownName(key), " is not in the archive"));
     }
     storage.offset = file->second.offset;
-    storage.count = file->second.size_bytes / storage.type->element_bytes;
+    storage.size_bytes = file->second.size_bytes;
     return storage;
   }
 

@@ -5,6 +5,9 @@ Run from the repository root, with torch and safetensors installed:
 
     python3 tests/data/model/make_torch_files.py
 
+or with --float8 for the files of types without a storage of their own alone,
+which need torch 2.3 or newer.
+
 Writes torch_files/ next to itself: single files, and bin/ and shards/, the
 model of quantized/gptq in floats as pytorch_model.bin and in two shards; and
 the heads of medusa/medusa_v1 as FasterDecoding publishes them.
@@ -14,6 +17,7 @@ import json
 import os
 import pathlib
 import pickle
+import sys
 
 import torch
 from safetensors.torch import load_file
@@ -28,8 +32,34 @@ class Command:
         return (os.system, ("exit 3",))
 
 
+def write_types_of_bytes(folder):
+    """Types whose storage is bytes: torch._utils._rebuild_tensor_v3."""
+    codes = torch.arange(256).to(torch.uint8).reshape(16, 16)
+    e4m3 = codes.view(torch.float8_e4m3fn)
+    types = {
+        "e4m3": e4m3,
+        "part": e4m3[3:5],
+        "e5m2": torch.tensor([1.5, -2.0]).to(torch.float8_e5m2),
+        "parameter": torch.nn.Parameter(e4m3[0].clone(), requires_grad=False),
+        "u16": torch.tensor([1, 65535], dtype=torch.uint16),
+        "u32": torch.tensor([[7], [4294967295]], dtype=torch.uint32),
+        "u64": torch.tensor([2**40], dtype=torch.uint64),
+        "f32": torch.tensor([0.5]),
+    }
+    torch.save(types, folder / "float8.bin")
+    torch.save(types, folder / "float8_protocol_4.bin", pickle_protocol=4)
+    torch.save(
+        {"f": torch.ones(1), "w": torch.ones(2).to(torch.float8_e4m3fnuz)},
+        folder / "float8_other.bin",
+    )
+    torch.save({"w": e4m3.T}, folder / "float8_transposed.bin")
+
+
 def main():
     folder = HERE / "torch_files"
+    write_types_of_bytes(folder)
+    if "--float8" in sys.argv[1:]:
+        return
     for name in ("bin", "shards"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     torch.manual_seed(7)

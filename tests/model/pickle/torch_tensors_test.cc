@@ -1,6 +1,7 @@
 #include "model/pickle/torch_tensors.h"
 
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,39 @@ TEST(TorchTensorsTest, ReadsEveryType) {
   }
 }
 
+// Types whose storage is bytes.
+TEST(TorchTensorsTest, ReadsTypesWithoutAStorageOfTheirOwn) {
+  for (const char* name : {"float8.bin", "float8_protocol_4.bin"}) {
+    const std::string file = ReadFile(PathOf(name));
+    const auto tensors = ParseTorchFile(file);
+    ASSERT_TRUE(tensors.ok()) << tensors.status();
+    ASSERT_EQ(tensors->size(), 8u);
+    const auto at = [&](const char* key) { return tensors->at(key); };
+    EXPECT_EQ(at("e4m3").dtype, "F8_E4M3");
+    EXPECT_THAT(at("e4m3").shape, ElementsAre(16, 16));
+    std::vector<uint8_t> codes(256);
+    std::iota(codes.begin(), codes.end(), uint8_t{0});
+    EXPECT_EQ(ValuesOf<uint8_t>(file, at("e4m3")), codes);
+    EXPECT_THAT(at("part").shape, ElementsAre(2, 16));
+    EXPECT_EQ(at("part").offset, at("e4m3").offset + 48);
+    EXPECT_EQ(at("part").size_bytes, 32u);
+    EXPECT_EQ(at("e5m2").dtype, "F8_E5M2");
+    EXPECT_THAT(ValuesOf<uint8_t>(file, at("e5m2")), ElementsAre(0x3E, 0xC0));
+    EXPECT_EQ(at("parameter").dtype, "F8_E4M3");
+    EXPECT_EQ(ValuesOf<uint8_t>(file, at("parameter")),
+              std::vector<uint8_t>(codes.begin(), codes.begin() + 16));
+    EXPECT_EQ(at("u16").dtype, "U16");
+    EXPECT_THAT(ValuesOf<uint16_t>(file, at("u16")), ElementsAre(1, 65535));
+    EXPECT_EQ(at("u32").dtype, "U32");
+    EXPECT_THAT(ValuesOf<uint32_t>(file, at("u32")),
+                ElementsAre(7, 4294967295));
+    EXPECT_EQ(at("u64").dtype, "U64");
+    EXPECT_THAT(ValuesOf<uint64_t>(file, at("u64")),
+                ElementsAre(uint64_t{1} << 40));
+    EXPECT_EQ(at("f32").dtype, "F32");
+  }
+}
+
 TEST(TorchTensorsTest, ReadsTheStateOfAModule) {
   const auto tensors = ParseTorchFile(ReadFile(PathOf("module.pt")));
   ASSERT_TRUE(tensors.ok()) << tensors.status();
@@ -94,6 +128,14 @@ TEST(TorchTensorsTest, SaysWhatItDoesNotRead) {
       {"whole_module.pt",
        "the pickle calls \"torch.nn.modules.linear Linear\""},
       {"complex.pt", "the pickle calls \"torch ComplexFloatStorage\""},
+      {"complex.pt",
+       "and nothing of a pickle is run but what rebuilds tensors (tensor "
+       "\"c\")"},
+      {"float8_other.bin",
+       "the pickle calls \"torch float8_e4m3fnuz\", and nothing of a pickle is "
+       "run but what rebuilds tensors (tensor \"w\")"},
+      {"float8_transposed.bin",
+       "tensor \"w\": its strides are [1, 16] for shape [16, 16]"},
       {"transposed.pt",
        "tensor \"t\": its strides are [1, 3] for shape [3, 2]: "
        "it does not lie in one piece"},
@@ -109,9 +151,10 @@ TEST(TorchTensorsTest, SaysWhatItDoesNotRead) {
   }
 }
 
-// Changes what stands in types.pt, byte for byte.
-std::string ErrorAfter(absl::string_view from, absl::string_view to) {
-  std::string file = ReadFile(PathOf("types.pt"));
+// Changes what stands in a file, byte for byte.
+std::string ErrorAfter(absl::string_view from, absl::string_view to,
+                       const char* name = "types.pt") {
+  std::string file = ReadFile(PathOf(name));
   const size_t at = file.find(from.data(), 0, from.size());
   EXPECT_NE(at, std::string::npos);
   file.replace(at, from.size(), to.data(), to.size());
@@ -142,6 +185,44 @@ TEST(TorchTensorsTest, NamesTheTensorThatDoesNotFit) {
   EXPECT_THAT(ErrorAfter("little", "bigbig"), HasSubstr("not little-endian"));
 }
 
+TEST(TorchTensorsTest, TypesOfBytesAreReadAsStrictly) {
+  using absl::string_view;
+  // Padded to the same size by steps that push something and drop it.
+  const auto error = [](string_view from, string_view to) {
+    std::string padded(to);
+    if ((from.size() - to.size()) % 2 != 0)
+      padded +=
+          "K\x01"
+          "b";
+    while (padded.size() < from.size()) padded += "Nb";
+    return ErrorAfter(from, padded, "float8.bin");
+  };
+  // "e4m3" of [16, 16].
+  EXPECT_THAT(
+      error(string_view("K\x10K\x10\x86", 5), string_view("K\x11K\x10\x86", 5)),
+      HasSubstr("tensor \"e4m3\": its 272 elements from 0 on reach "
+                "past the 256 of its storage"));
+  // As wide as two of its storage's bytes.
+  EXPECT_THAT(error("torch\nfloat8_e4m3fn\n", "torch\nuint16\n"),
+              HasSubstr("tensor \"e4m3\": its 256 elements from 0 on reach "
+                        "past the 128 of its storage"));
+  // A storage with a type, a type that is none, and none at all.
+  constexpr char kNone[] = "tensor \"e4m3\": it is no tensor";
+  EXPECT_THAT(error("torch.storage\nUntypedStorage\n", "torch\nByteStorage\n"),
+              HasSubstr(kNone));
+  EXPECT_THAT(error("torch\nfloat8_e4m3fn\n", "torch\nByteStorage\n"),
+              HasSubstr(kNone));
+  EXPECT_THAT(error("ctorch\nfloat8_e4m3fn\n", "N"), HasSubstr(kNone));
+  // What takes the type from the storage, and the other way round.
+  EXPECT_THAT(error("_rebuild_tensor_v3", "_rebuild_tensor_v2"),
+              HasSubstr("tensor \"e4m3\": it has metadata"));
+  EXPECT_THAT(ErrorAfter("_rebuild_tensor_v2", "_rebuild_tensor_v3"),
+              HasSubstr("tensor \"f32\": it is no tensor"));
+  // One argument more of what rebuilds it.
+  EXPECT_THAT(error(")Rq\x0B", ")RK\x01"),
+              HasSubstr("tensor \"e4m3\": it has metadata"));
+}
+
 // Of each cut, one line; no byte outside the file.
 TEST(TorchTensorsTest, TensorsThatShareTooMuchAreRefused) {
   const absl::Status status =
@@ -152,9 +233,11 @@ TEST(TorchTensorsTest, TensorsThatShareTooMuchAreRefused) {
 }
 
 TEST(TorchTensorsTest, EveryCutIsRefused) {
-  const std::string file = ReadFile(PathOf("types.pt"));
-  for (size_t size = 0; size < file.size(); size += 7) {
-    EXPECT_FALSE(ParseTorchFile(file.substr(0, size)).ok()) << size;
+  for (const char* name : {"types.pt", "float8.bin"}) {
+    const std::string file = ReadFile(PathOf(name));
+    for (size_t size = 0; size < file.size(); size += 7) {
+      EXPECT_FALSE(ParseTorchFile(file.substr(0, size)).ok()) << name << size;
+    }
   }
 }
 
