@@ -304,9 +304,9 @@ absl::Status Cluster::CheckStarting(absl::Time deadline,
     return absl::CancelledError("interrupted");
   }
   if (const auto ended = supervisor_.FindEnded(); ended.has_value()) {
-    return absl::AbortedError(
-        absl::StrCat(ended->name, " ended with ", ended->how, " while starting",
-                     ended->last_line.empty() ? "" : ": ", ended->last_line));
+    return absl::AbortedError(absl::StrCat(
+        ended->name, " ended with ", ended->how, " while starting", ended->why,
+        ended->last_line.empty() ? "" : ": ", ended->last_line));
   }
   if (absl::Now() >= deadline) {
     return absl::DeadlineExceededError(

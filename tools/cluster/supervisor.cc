@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
@@ -15,6 +16,22 @@ namespace nacre::tools {
 namespace {
 
 constexpr absl::Duration kCheckInterval = absl::Milliseconds(20);
+
+// Workers that fit alone may need more together than the limit. What the kernel
+// kills then says nothing of it.
+std::string WhyEnded(const std::string& how, const MemoryFiles& memory) {
+  if (!absl::StartsWith(how, absl::StrCat("signal ", SIGKILL, " "))) return "";
+  const std::vector<MemoryLimit> limits = MemoryLimits(memory);
+  const auto least =
+      std::min_element(limits.begin(), limits.end(),
+                       [](const MemoryLimit& a, const MemoryLimit& b) {
+                         return a.limit < b.limit;
+                       });
+  constexpr char kWhy[] = ", which the kernel does when memory runs out";
+  if (least == limits.end()) return kWhy;
+  return absl::StrCat(kWhy, ": all processes together have ", least->limit,
+                      " bytes (", least->origin, ")");
+}
 
 }  // namespace
 
@@ -39,7 +56,8 @@ std::optional<Supervisor::Ended> Supervisor::FindEnded() {
   for (Running& running : programs_) {
     const auto end = running.process->Poll();
     if (end.has_value()) {
-      return Ended{running.program.name, *end, running.process->LastLine()};
+      return Ended{running.program.name, *end, WhyEnded(*end, options_.memory),
+                   running.process->LastLine()};
     }
   }
   return std::nullopt;
@@ -82,7 +100,8 @@ void Supervisor::Check(Running& running) {
   if (absl::Now() - running.started_at >= options_.stable_after) {
     running.backoff = options_.backoff;
   }
-  ScheduleRestart(running, absl::StrCat("ended with ", *end));
+  ScheduleRestart(running, absl::StrCat("ended with ", *end,
+                                        WhyEnded(*end, options_.memory)));
 }
 
 void Supervisor::Restart(Running& running) {

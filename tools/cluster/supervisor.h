@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/memory_limit.h"
 #include "tools/cluster/child_process.h"
 
 namespace nacre::tools {
@@ -33,6 +34,7 @@ class Supervisor {
     // Told of each death and restart, a line each; on the supervisor's thread.
     // May be left out.
     std::function<void(const std::string& line)> report;
+    MemoryFiles memory;
   };
 
   // A program to run.
@@ -53,6 +55,7 @@ class Supervisor {
   struct Ended {
     std::string name;
     std::string how;        // ChildProcess::Poll
+    std::string why;        // what may have been the cause; "": not known
     std::string last_line;  // ChildProcess::LastLine
   };
   // Before Supervise: a program that has ended, if any has.

@@ -185,6 +185,7 @@ class SupervisorTest : public ::testing::Test {
     Supervisor::Options options;
     options.backoff = absl::Milliseconds(1);
     options.max_backoff = absl::Milliseconds(4);
+    options.memory = {{"/no/file", "/no/folder"}, "/no/machine"};
     options.report = [this](const std::string& line) {
       absl::MutexLock lock(&mu_);
       lines_.push_back(line);
@@ -212,10 +213,34 @@ TEST_F(SupervisorTest, RestartsAProgramThatDies) {
   kill(first, SIGKILL);
   ASSERT_TRUE(WaitUntil([&] { return Lines().size() == 2; }));
   EXPECT_EQ(Lines()[0],
-            "worker ended with signal 9 (Killed); starting it again in 1ms");
+            "worker ended with signal 9 (Killed), which the kernel does when "
+            "memory runs out; starting it again in 1ms");
   EXPECT_THAT(Lines()[1], HasSubstr("worker runs again (pid "));
   EXPECT_NE(supervisor.PidOf("worker"), first);
   EXPECT_EQ(supervisor.PidOf("other"), 0);
+}
+
+TEST_F(SupervisorTest, OfWhatIsKilledSaysTheLimitOfMemory) {
+  Supervisor::Options options = Options();
+  const std::string dir = folder_.path();
+  ASSERT_TRUE(WriteFile(dir + "/groups", "0::/\n").ok());
+  ASSERT_TRUE(WriteFile(dir + "/memory.max", "4096000\n").ok());
+  ASSERT_TRUE(WriteFile(dir + "/meminfo", "MemTotal: 64000 kB\n").ok());
+  options.memory = {{dir + "/groups", dir}, dir + "/meminfo"};
+  Supervisor supervisor(options);
+  ASSERT_TRUE(supervisor.Start({"worker", Shell("exec sleep 1000"), 0}).ok());
+  kill(supervisor.PidOf("worker"), SIGKILL);
+  ASSERT_TRUE(WaitUntil([&] { return supervisor.FindEnded().has_value(); }));
+  const std::string why =
+      ", which the kernel does when memory runs out: all processes together "
+      "have 4096000 bytes (" +
+      dir + "/memory.max)";
+  EXPECT_EQ(supervisor.FindEnded()->how, "signal 9 (Killed)");
+  EXPECT_EQ(supervisor.FindEnded()->why, why);
+  supervisor.Supervise();
+  ASSERT_TRUE(WaitUntil([&] { return !Lines().empty(); }));
+  EXPECT_EQ(Lines()[0], "worker ended with signal 9 (Killed)" + why +
+                            "; starting it again in 1ms");
 }
 
 TEST_F(SupervisorTest, WaitsLongerEachTimeUpToALimit) {
@@ -258,6 +283,7 @@ TEST_F(SupervisorTest, FindsAProgramThatEndsWhileStarting) {
   ASSERT_TRUE(WaitUntil([&] { return supervisor.FindEnded().has_value(); }));
   EXPECT_EQ(supervisor.FindEnded()->name, "bad");
   EXPECT_EQ(supervisor.FindEnded()->how, "exit code 4");
+  EXPECT_EQ(supervisor.FindEnded()->why, "");
 }
 
 // A program that writes `name` into a file when it is told to end.
