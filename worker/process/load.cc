@@ -156,35 +156,47 @@ absl::Status CheckPrefixStore(const model::KvStoreOptions& store) {
                       absl::StrCat("--prefix-cache-dir: ", status.message()));
 }
 
-// A draft whose vocabulary is not its target's: from here on all ids are the
-// target's.
-absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
-  if (options.vocabulary.target_tokenizer.empty()) return absl::OkStatus();
+// Of a draft whose vocabulary is not its target's.
+struct TargetVocabulary {
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: it is its own
+  tokenizer::VocabularyMap map;
+};
+
+// Before the weights are loaded: tokenizers alone say what both have.
+absl::StatusOr<TargetVocabulary> ReadTargetVocabulary(
+    const WorkerOptions& options, const tokenizer::Tokenizer& own) {
+  TargetVocabulary vocabulary;
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<tokenizer::Tokenizer> target,
       tokenizer::LoadTokenizer(options.vocabulary.target_tokenizer));
-  if (tokenizer::HaveCommonIds(*target, *loaded->tokenizer)) {
-    return absl::OkStatus();
-  }
+  if (tokenizer::HaveCommonIds(*target, own)) return vocabulary;
   // A folder of a tokenizer alone says nothing of the model's head.
   const auto config = model::ReadConfig(options.vocabulary.target_tokenizer);
-  tokenizer::VocabularyMap map = tokenizer::MapVocabulary(
-      *target, *loaded->tokenizer, config.ok() ? config->vocab_size : 0);
+  vocabulary.map = tokenizer::MapVocabulary(
+      *target, own, config.ok() ? config->vocab_size : 0);
+  const double share = vocabulary.map.share;
   const std::string shared =
-      absl::StrFormat("%.1f %% of the pieces of %s are in %s", 100 * map.share,
+      absl::StrFormat("%.1f %% of the pieces of %s are in %s", 100 * share,
                       options.vocabulary.target_tokenizer, options.model_dir);
-  if (map.share < options.vocabulary.least_share) {
+  if (share < options.vocabulary.least_share) {
     return absl::FailedPreconditionError(
         absl::StrFormat("%s, --least-vocabulary-share asks for %.1f %%", shared,
                         100 * options.vocabulary.least_share));
   }
   spdlog::info("drafts in the target's vocabulary: {}", shared);
-  NACRE_ASSIGN_OR_RETURN(
-      loaded->model,
-      model::MappedModel::Create(std::move(loaded->model), std::move(map.fed),
-                                 std::move(map.drawn)));
-  loaded->tokenizer = std::move(target);
-  loaded->vocabulary_share = map.share;
+  vocabulary.tokenizer = std::move(target);
+  return vocabulary;
+}
+
+// From here on all ids are the target's.
+absl::Status MapToTarget(TargetVocabulary vocabulary, LoadedModel* loaded) {
+  if (vocabulary.tokenizer == nullptr) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(loaded->model, model::MappedModel::Create(
+                                            std::move(loaded->model),
+                                            std::move(vocabulary.map.fed),
+                                            std::move(vocabulary.map.drawn)));
+  loaded->tokenizer = std::move(vocabulary.tokenizer);
+  loaded->vocabulary_share = vocabulary.map.share;
   return absl::OkStatus();
 }
 
@@ -379,6 +391,15 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   NACRE_RETURN_IF_ERROR(CheckBeforeLoad(options, role));
   const bool is_eagle = IsEagle(options);
   LoadedModel loaded;
+  TargetVocabulary vocabulary;
+  if (!options.vocabulary.target_tokenizer.empty() && !is_eagle) {
+    auto own = tokenizer::LoadTokenizer(options.model_dir);
+    // Else the model's folder is wrong, or lacks it: what follows says which.
+    if (own.ok()) {
+      NACRE_ASSIGN_OR_RETURN(vocabulary, ReadTargetVocabulary(options, **own));
+      loaded.tokenizer = *std::move(own);
+    }
+  }
   NACRE_RETURN_IF_ERROR(ExplainHeads(
       options, options.compute.tensor_parallel > 0
                    ? LoadSplit(options, role, memory, leader, &loaded)
@@ -388,17 +409,19 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
     if (!saved.empty()) spdlog::info("{}", saved);
   }
   // An EAGLE draft speaks its target's tokens.
-  NACRE_ASSIGN_OR_RETURN(
-      loaded.tokenizer,
-      tokenizer::LoadTokenizer(is_eagle ? options.vocabulary.target_tokenizer
-                                        : options.model_dir));
+  if (loaded.tokenizer == nullptr) {
+    NACRE_ASSIGN_OR_RETURN(
+        loaded.tokenizer,
+        tokenizer::LoadTokenizer(is_eagle ? options.vocabulary.target_tokenizer
+                                          : options.model_dir));
+  }
   const int vocab_size = loaded.model->info().vocab_size;
   if (loaded.tokenizer->vocab_size() > vocab_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the tokenizer in ", options.model_dir, " has ",
         loaded.tokenizer->vocab_size(), " ids, the model only ", vocab_size));
   }
-  if (!is_eagle) NACRE_RETURN_IF_ERROR(MapToTarget(options, &loaded));
+  NACRE_RETURN_IF_ERROR(MapToTarget(std::move(vocabulary), &loaded));
   if (options.step_time.times.has_value()) {
     auto paced = std::make_unique<model::PacedModel>(std::move(loaded.model),
                                                      *options.step_time.times);

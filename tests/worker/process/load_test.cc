@@ -366,6 +366,20 @@ TEST(LoadTest, ADraftOfAnotherVocabularySpeaksTheTargets) {
   EXPECT_TRUE(absl::IsFailedPrecondition(few)) << few;
   EXPECT_THAT(std::string(few.message()),
               HasSubstr("--least-vocabulary-share asks for 90.0 %"));
+  // Tokenizers alone say so: weights may take minutes.
+  std::filesystem::remove(dir + "/model.safetensors");
+  EXPECT_EQ(LoadForWorker(options, wire::WorkerRole::kDraft).status(), few);
+  options.vocabulary.target_tokenizer = "/no/such/folder";
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(options, wire::WorkerRole::kDraft).status().message()),
+      HasSubstr("/no/such/folder"));
+  // What is wrong with the draft's folder goes first.
+  std::filesystem::remove_all(dir);
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(options, wire::WorkerRole::kDraft).status().message()),
+      HasSubstr("model folder " + dir + " does not exist"));
 }
 
 // As Qwen's: rows of the head that no piece has may be sampled.
