@@ -1,5 +1,9 @@
 #include <cuda_runtime.h>
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/cuda/attention_wide.cuh"
 #include "kernels/cuda/attention_wide.h"
 
@@ -12,6 +16,8 @@ constexpr bool kCompiled = true;
 #else
 constexpr bool kCompiled = false;
 #endif
+
+std::atomic<uint64_t> launches = 0;
 
 template <int kDims>
 cudaError_t Launch(const Queue& queue, const AttentionArgs& args) {
@@ -40,8 +46,12 @@ bool TakesWideAttention(const AttentionArgs& args, size_t shared_bytes) {
 }
 
 cudaError_t AttendWide(const Queue& queue, const AttentionArgs& args) {
-  return args.kv.head_dim == 64 ? Launch<64>(queue, args)
-                                : Launch<128>(queue, args);
+  const cudaError_t status = args.kv.head_dim == 64 ? Launch<64>(queue, args)
+                                                    : Launch<128>(queue, args);
+  if (status == cudaSuccess) ++launches;
+  return status;
 }
+
+uint64_t WideAttentionLaunches() { return launches; }
 
 }  // namespace nacre::kernels::cuda

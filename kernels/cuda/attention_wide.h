@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/launch.h"
@@ -25,6 +26,10 @@ bool TakesWideAttention(const AttentionArgs& args, size_t shared_bytes);
 
 // Queues it; does not block.
 cudaError_t AttendWide(const Queue& queue, const AttentionArgs& args);
+
+// Of this process, queued or recorded so far: so tests know that it was this
+// kernel that gave the bits. Thread-safe.
+uint64_t WideAttentionLaunches();
 
 }  // namespace nacre::kernels::cuda
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -59,26 +58,20 @@ class CudaWideAttentionTest : public ::testing::Test {
   void ExpectTheSame(const PagedCache& cache,
                      const std::vector<RowContext>& rows, int heads,
                      const AttentionRule& rule = kScale,
-                     [[maybe_unused]] Uses uses = Uses::kWide) {
+                     Uses uses = Uses::kWide) {
     const int width = heads * cache.layer().head_dim;
     const auto q = RandomFloats(rows.size() * static_cast<size_t>(width), 7);
     const auto attend = [&](Backend& backend) {
-#ifdef NACRE_EMULATED_CUDA
-      cuda::emulation::counts.kernels.clear();
-#endif
       std::vector<float> out(q.size(), NAN);
       backend.Attention(q.data(), width, heads, rule, rows, cache.layer(),
                         out.data());
       return out;
     };
+    const uint64_t before = cuda::WideAttentionLaunches();
     const auto expected = attend(*plain_);
-#ifdef NACRE_EMULATED_CUDA
-    const std::set<const void*> kernels = cuda::emulation::counts.kernels;
-#endif
+    EXPECT_EQ(cuda::WideAttentionLaunches(), before);
     const auto actual = attend(*wide_);
-#ifdef NACRE_EMULATED_CUDA
-    EXPECT_EQ(cuda::emulation::counts.kernels != kernels, uses == Uses::kWide);
-#endif
+    EXPECT_EQ(cuda::WideAttentionLaunches() > before, uses == Uses::kWide);
     for (size_t i = 0; i < actual.size(); ++i) {
       ASSERT_TRUE(std::bit_cast<uint32_t>(actual[i]) ==
                       std::bit_cast<uint32_t>(expected[i]) ||
