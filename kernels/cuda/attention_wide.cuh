@@ -97,6 +97,7 @@ class WideTaker {
       const bool adds = AnySees(begin);
       const bool multiplies = adds && !Weigh(begin, step % Block::kStages);
       Multiply(range, step + 1, multiplies);
+      __syncwarp();  // all lanes have read the step
       if (block_.lane == 0) Arrive(block_.free + step % Block::kStages);
       // Looked for each time: a number that is kept has no register.
       const int split = kRule.Of(begin);

@@ -147,7 +147,7 @@ struct WideStreamBlock : StreamPath {
   // With the other lanes of the warp.
   __device__ void SharePlace(const Place& place) const {
     __syncwarp();
-    places[Part() + lane % kPart] = place;
+    if (lane < kPart) places[Part() + lane] = place;
     __syncwarp();
   }
 

@@ -74,8 +74,10 @@ nacre_mutant_statement(wide_attention_free_stage_not_waited_for
 nacre_mutant_statement(wide_attention_stage_free_too_early
   kernels/cuda/attention_wide.cuh
   [[      Multiply(range, step + 1, multiplies);
+      __syncwarp();  // all lanes have read the step
       if (block_.lane == 0) Arrive(block_.free + step % Block::kStages);]]
-  [[      if (block_.lane == 0) Arrive(block_.free + step % Block::kStages);
+  [[      __syncwarp();
+      if (block_.lane == 0) Arrive(block_.free + step % Block::kStages);
       Multiply(range, step + 1, multiplies);]])
 nacre_mutant_statement(wide_attention_products_not_waited_for
   kernels/cuda/attention_wide.cuh [[    WaitProducts<0>();]] [[]])
@@ -86,9 +88,9 @@ nacre_mutant_statement(wide_attention_kernel_before_not_waited_for
   [[  block.SharePlace(block.FindPlace(part, range.end));]])
 nacre_mutant_statement(wide_attention_places_not_waited_for
   kernels/cuda/attention_wide_block.cuh
-  [[    places[Part() + lane % kPart] = place;
+  [[    if (lane < kPart) places[Part() + lane] = place;
     __syncwarp();]]
-  [[    places[Part() + lane % kPart] = place;]])
+  [[    if (lane < kPart) places[Part() + lane] = place;]])
 
 # ---------------------------------------------- the last block does what is left
 nacre_mutant_statement(last_writes_behind_its_count kernels/cuda/last_block.cuh
