@@ -95,17 +95,19 @@ struct WideStreamBlock : StreamPath {
   __device__ uint4* ValuesOf(int stage) const {
     return stages + stage * kStage + kKeys;
   }
-  __device__ static int RowOf(int position) {
-    const int t = position / 8 % 4;
-    const int pair = position / 2 % 2;
+  // Bits of RowOf, VectorAt and ValueAt are bits of what they are given, or
+  // those under ^. So what p ^ q gives is what p gives ^ what q gives.
+  __device__ static constexpr int RowOf(unsigned position) {
+    const unsigned t = position / 8 % 4;
+    const unsigned pair = position / 2 % 2;
     return position / 32 * 32 + pair * 16 + t / 2 * 8 + (t % 2 ^ pair) * 4 +
            position / 4 % 2 * 2 + position % 2;
   }
   // Of a row in a slab.
-  __device__ static int VectorAt(int row, int vector) {
+  __device__ static constexpr int VectorAt(int row, int vector) {
     return row * 8 + (vector ^ row % 8);
   }
-  __device__ static int ValueAt(int position, int vector) {
+  __device__ static constexpr int ValueAt(int position, int vector) {
     return vector / 8 * kStepSlab + VectorAt(RowOf(position), vector % 8);
   }
 
@@ -156,35 +158,42 @@ struct WideStreamBlock : StreamPath {
   __device__ void CopyKeys(int stage, int begin) const {
     const auto* const words = static_cast<const uint32_t*>(kv.blocks);
     auto* const keys = reinterpret_cast<uint32_t*>(KeysOf(stage));
+    int first = ValueAt(Part() + lane % 8, 0);
 #pragma unroll 1
     for (int position = lane % 8; position < kPart; position += 8) {
       const Place& at = places[Part() + position];
       const bool is_there = begin + position <= last;
       const uint32_t* from = words + (is_there ? at.keys / 2 + at.offset : 0) +
                              lane / 8 * kv.block_size;
-      const int row = RowOf(Part() + position);
 #pragma unroll
-      for (int vector = 0; vector < kDims / 8; ++vector) {
-        CopyWord(keys + vector / 8 * (4 * kStepSlab) +
-                     4 * VectorAt(row, vector % 8) + lane / 8,
-                 from, is_there);
+      for (int vector = 0; vector < 8; ++vector) {
+        uint32_t* const to = keys + 4 * (first ^ vector) + lane / 8;
+#pragma unroll
+        for (int slab = 0; slab < kSlabs; ++slab) {
+          CopyWord(to + 4 * slab * kStepSlab, from + 32 * slab * kv.block_size,
+                   is_there);
+        }
         from += 4 * kv.block_size;
       }
+      first ^= ValueAt(8, 0);
     }
   }
   __device__ void CopyValues(int stage, int begin) const {
     constexpr int kRow = kDims / 8;  // vectors of a position
+    constexpr int kRows = 32 / kRow;
     const int vector = lane % kRow;
     const auto* const from =
         static_cast<const uint16_t*>(kv.blocks) +
         (kDims + vector / 8 * kValueGroup) * kv.block_size + vector % 8 * 8;
-    const Place* const at = places + Part();
-#pragma unroll 4
-    for (int p = lane / kRow; p < kPart; p += 32 / kRow) {
-      CopyVector(ValuesOf(stage) + ValueAt(Part() + p, vector),
+    const Place* const at = places + Part() + lane / kRow;
+    const int first = ValueAt(Part() + lane / kRow, vector);
+    const int there = last - begin - lane / kRow;
+#pragma unroll
+    for (int p = 0; p < kPart; p += kRows) {
+      CopyVector(ValuesOf(stage) + (first ^ ValueAt(p, 0)),
                  reinterpret_cast<const char*>(from + at[p].keys +
                                                at[p].offset * kValueGroup),
-                 begin + p <= last);
+                 p <= there);
     }
   }
 
