@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/shared_barriers.cuh"
+#include "kernels/cuda/wide_operands.cuh"
 
 namespace nacre::kernels::cuda {
 
@@ -87,24 +87,6 @@ __device__ __forceinline__ void TakeSums(float4 (&sums)[kRowTiles]) {
   }
 }
 
-// Step `step` (of 4) of rows of 64 inputs.
-__device__ __forceinline__ uint64_t RowsOperand(const uint4* rows, int step) {
-  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;
-  return kSwizzle128 | kEightRows | uint64_t{1} << 16 |
-         ((SharedAddress(rows) & 0x3ffff) / 16 + 2 * step);
-}
-
-// Of columns, 64 a row and `rows` rows after each other, then the next 64: the
-// rows from 16 `step` on.
-__device__ __forceinline__ uint64_t ColumnsOperand(const uint4* columns,
-                                                   int rows, int step) {
-  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;
-  return kSwizzle128 | kEightRows | uint64_t{8} * rows << 16 |
-         ((SharedAddress(columns) & 0x3ffff) / 16 + 16 * 8 * step);
-}
-
 template <int kRowTiles>
 struct WideProduct;
 
@@ -129,9 +111,9 @@ struct WideProduct;
 #define NACRE_OPERANDS_8(i) NACRE_OPERANDS_4(i), NACRE_OPERANDS_4(i + 4)
 #define NACRE_OPERANDS_16(i) NACRE_OPERANDS_8(i), NACRE_OPERANDS_8(i + 8)
 
-// WideProduct<tiles> of `columns` rows; n0 to n5 are the numbers of the
+// WideProduct<tiles> of `columns` rows; n0 to n6 are the numbers of the
 // operands after the sums.
-#define NACRE_WIDE_PRODUCT(tiles, columns, n0, n1, n2, n3, n4, n5)             \
+#define NACRE_WIDE_PRODUCT(tiles, columns, n0, n1, n2, n3, n4, n5, n6)         \
   template <>                                                                  \
   struct WideProduct<tiles> {                                                  \
     __device__ __forceinline__ static void Add(float4 (&d)[tiles],             \
@@ -141,9 +123,9 @@ struct WideProduct;
                    ", 0;\n"                                                    \
                    "wgmma.mma_async.sync.aligned.m64n" columns                 \
                    "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles                    \
-                   "}, %" n0 ", %" n1 ", keep, 1, 1, 0, 0;\n}\n"               \
+                   "}, %" n0 ", %" n1 ", keep, 1, 1, %" n3 ", %" n3 ";\n}\n"   \
                    : NACRE_OPERANDS_##tiles(0)                                 \
-                   : "l"(weights), "l"(rows), "r"(keep));                      \
+                   : "l"(weights), "l"(rows), "r"(keep), "n"(kOfRows));        \
     }                                                                          \
     __device__ __forceinline__ static void Add(float4 (&d)[tiles],             \
                                                const uint32_t (&a)[4],         \
@@ -153,10 +135,10 @@ struct WideProduct;
                    "wgmma.mma_async.sync.aligned.m64n" columns                 \
                    "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles                    \
                    "}, {%" n0 ", %" n1 ", %" n2 ", %" n3 "}, %" n4             \
-                   ", keep, 1, 1, 0;\n}\n"                                     \
+                   ", keep, 1, 1, %" n6 ";\n}\n"                               \
                    : NACRE_OPERANDS_##tiles(0)                                 \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows),    \
-                     "r"(keep));                                               \
+                     "r"(keep), "n"(kOfRows));                                 \
     }                                                                          \
     __device__ __forceinline__ static void AddColumns(                         \
         float4 (&d)[tiles], uint32_t a0, uint32_t a1, uint32_t a2,             \
@@ -171,9 +153,9 @@ struct WideProduct;
           : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(columns_at));              \
     }                                                                          \
   }
-NACRE_WIDE_PRODUCT(4, "32", "16", "17", "18", "19", "20", "21");
-NACRE_WIDE_PRODUCT(8, "64", "32", "33", "34", "35", "36", "37");
-NACRE_WIDE_PRODUCT(16, "128", "64", "65", "66", "67", "68", "69");
+NACRE_WIDE_PRODUCT(4, "32", "16", "17", "18", "19", "20", "21", "22");
+NACRE_WIDE_PRODUCT(8, "64", "32", "33", "34", "35", "36", "37", "38");
+NACRE_WIDE_PRODUCT(16, "128", "64", "65", "66", "67", "68", "69", "70");
 #undef NACRE_WIDE_PRODUCT
 #undef NACRE_OPERANDS_16
 #undef NACRE_OPERANDS_8

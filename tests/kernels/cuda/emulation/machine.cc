@@ -185,6 +185,9 @@ void CheckEnd() {
     if (!fiber.open_products.empty() || !fiber.product_groups.empty()) {
       Die("a block ended with products under way");
     }
+    if (fiber.issued != block->issued[thread / kWarpgroup].size()) {
+      Die("warps of a warpgroup that have different products");
+    }
     if (block->rules.must_wait && !fiber.has_waited) {
       Die("a thread ended without WaitForPrevious");
     }
@@ -233,6 +236,7 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     fiber.has_waited = false;
     fiber.shuffles = 0;
     fiber.shows = 0;
+    fiber.issued = 0;
     fiber.barrier = nullptr;
     fiber.count = nullptr;
   }

@@ -10,6 +10,7 @@
 #ifndef TESTS_KERNELS_CUDA_EMULATION_MACHINE_H_
 #define TESTS_KERNELS_CUDA_EMULATION_MACHINE_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -98,15 +99,19 @@ void WaitPhase(uint64_t* barrier, int parity);
 // 128 bytes.
 void CopyBulk(void* to, const void* from, int bytes, int inside, int row,
               uint64_t* barrier);
+// A matrix that a product has in shared memory: PTX's "matrix descriptor" and
+// imm-trans, and a pointer nearby. (The descriptor has 18 bits of an address.)
+struct SharedMatrix {
+  uint64_t descriptor;
+  int transposed;
+  const void* nearby;
+};
 // Products of a warpgroup, as PTX's wgmma: of 64 weight rows (in shared memory,
-// or a[4] of this lane's warp) x 8 row_tiles rows. They run when they are
-// waited for.
-void MultiplyAddWide(float* d, int row_tiles, const void* weights,
-                     const uint32_t* a, const void* rows, int step, bool keep);
-// Likewise a[4] x 16 rows, from 16 step on, of 8 column_tiles columns: 64 a row
-// in the swizzle of 128 bytes, and `rows` rows before the next 64. Added to d.
-void MultiplyAddColumns(float* d, int column_tiles, const uint32_t* a,
-                        const void* columns, int rows, int step);
+// or, if `weights` is null, words of this lane's warp) x 8 row_tiles rows. They
+// run when they are waited for.
+void MultiplyAddWide(float* d, int row_tiles, const SharedMatrix* weights,
+                     const std::array<const uint32_t*, 4>& a,
+                     const SharedMatrix& rows, bool keep);
 // As PTX's fence.proxy.async: products may read what the thread's copies
 // brought. One that reads what no such fence has shown ends the program. (Of
 // what a thread stores itself nothing is known.)

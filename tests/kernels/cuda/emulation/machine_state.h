@@ -5,6 +5,7 @@
 #define TESTS_KERNELS_CUDA_EMULATION_MACHINE_STATE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -19,6 +20,7 @@
 namespace nacre::kernels::cuda::emulation {
 
 inline constexpr int kWarp = 32;
+inline constexpr int kWarpgroup = 4 * kWarp;
 inline constexpr int kCopyBytes = 16;
 inline constexpr int kMostGroups = 2;  // of GroupBarrier
 
@@ -36,12 +38,23 @@ struct PendingCopy {
 struct PendingProduct {
   float* d;
   int tiles;
-  const char* weights;  // in shared memory, or null
+  bool in_shared;        // the weights are
+  SharedMatrix weights;  // if so
   std::array<uint32_t, 4> a;
-  const char* rows;
-  int step;
+  SharedMatrix rows;
   bool keep;
-  int column_rows = 0;  // of columns, in place of rows
+};
+
+// A product that a warpgroup's threads all issue, or the end of a group of such
+// (all zeros).
+struct IssuedProduct {
+  int tiles = 0;
+  uint64_t weights = 0;  // none: in registers
+  uint64_t rows = 0;
+  int transposed = 0;
+  bool keep = false;
+
+  bool operator==(const IssuedProduct&) const = default;
 };
 
 // Lives on: the next block's thread runs on its stack. What each turn looks at
@@ -68,6 +81,7 @@ struct Fiber {
   std::deque<std::vector<PendingCopy>> groups;
   std::vector<PendingProduct> open_products;
   std::deque<std::vector<PendingProduct>> product_groups;
+  size_t issued = 0;  // of its warpgroup's products
 };
 
 struct Warp {
@@ -126,6 +140,7 @@ struct BlockState {
   int64_t arrived = 0;
   std::array<Group, kMostGroups> groups = {};
   std::vector<Warp> warps;
+  std::map<int, std::vector<IssuedProduct>> issued;  // by warpgroups
   std::map<const uint64_t*, Barrier> barriers;
   const int64_t number = ++blocks_so_far;
   std::vector<Fiber> fibers;  // as many as the largest block had on them

@@ -1,9 +1,12 @@
 // Products of the emulated machine's tensor cores, and loads of their operands.
 
-#include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "tests/kernels/cuda/emulation/machine.h"
 #include "tests/kernels/cuda/emulation/machine_state.h"
@@ -28,41 +31,73 @@ void SetRows(Warp& warp, const uint32_t a[4]) {
   }
 }
 
-// Vector `vector` of a row of 64 elements in the swizzle of 128 bytes.
-const char* SharedVector(const char* rows, int row, int vector) {
-  const char* const at = rows + 128 * row + 16 * (vector ^ row % 8);
-  const CopiedVector& by = CopiedTo(at);
+// PTX ISA, "Matrix descriptor": a field of 14 bits, in units of 16 bytes.
+size_t FieldOf(uint64_t descriptor, int first_bit) {
+  return (descriptor >> first_bit & 0x3fff) * kCopyBytes;
+}
+
+void Check(const SharedMatrix& matrix) {
+  if (reinterpret_cast<uintptr_t>(matrix.nearby) % kAlignment != 0) {
+    Die("a misaligned operand of a product");
+  }
+  // The swizzle of 128 bytes, from a multiple of kAlignment on.
+  if (matrix.descriptor >> 62 != 1 || (matrix.descriptor >> 49 & 7) != 0) {
+    Die("an operand of a product in another layout");
+  }
+}
+
+// 16 bytes of a matrix. Lines are 128 bytes, 8 of them after each other:
+// `line` counts them and `vector` their 16 bytes, from where the matrix begins.
+const char* SharedVector(const SharedMatrix& matrix, int line, int vector,
+                         size_t more = 0) {
+  const auto nearby = reinterpret_cast<uintptr_t>(matrix.nearby);
+  constexpr uintptr_t kWindow = 1 << 18;  // of a descriptor's addresses
+  const uintptr_t past =
+      (FieldOf(matrix.descriptor, 0) - nearby + kWindow / 2) % kWindow;
+  uintptr_t at = nearby + past - kWindow / 2 + more +
+                 line / 8 * FieldOf(matrix.descriptor, 32) + line % 8 * 128 +
+                 static_cast<size_t>(vector) * kCopyBytes;
+  at ^= (at >> 7 & 7) << 4;
+  const auto* const found = reinterpret_cast<const char*>(at);
+  const CopiedVector& by = CopiedTo(found);
   if (by.block == block->number && by.shows == block->fibers[by.thread].shows) {
     Die("a product of what ShowToProducts has not shown");
   }
-  return at;
+  return found;
 }
 
-// Of a row of 64 inputs: those of a step.
-Factors SharedRow(const char* rows, int row, int step) {
+// 16 inputs of row (or column) `row`. If the matrix is not transposed a line
+// has inputs of one row, else of 64 rows.
+Factors SharedRow(const SharedMatrix& matrix, int row) {
   Factors factors;
-  for (int half = 0; half < 2; ++half) {
-    uint32_t words[4];
-    std::memcpy(words, SharedVector(rows, row, 2 * step + half), sizeof(words));
-    for (int i = 0; i < 4; ++i) SetPair(factors, 8 * half + 2 * i, words[i]);
+  if (matrix.transposed == 0) {
+    for (int half = 0; half < 2; ++half) {
+      uint32_t words[4];
+      std::memcpy(words, SharedVector(matrix, row, half), sizeof(words));
+      for (int i = 0; i < 4; ++i) SetPair(factors, 8 * half + 2 * i, words[i]);
+    }
+    return factors;
   }
-  return factors;
-}
-
-// Of a column, 64 of which are a row: the rows of a step.
-Factors SharedColumn(const PendingProduct& product, int column) {
-  const char* const rows =
-      product.rows + 128 * (column / 64 * product.column_rows);
-  Factors factors;
+  const size_t more = row / 64 * FieldOf(matrix.descriptor, 16);
   for (int i = 0; i < 16; ++i) {
     uint16_t element;
     std::memcpy(&element,
-                SharedVector(rows, 16 * product.step + i, column % 64 / 8) +
-                    sizeof(element) * (column % 8),
+                SharedVector(matrix, i, row % 64 / 8, more) +
+                    sizeof(element) * (row % 8),
                 sizeof(element));
     factors.Set(i, element);
   }
   return factors;
+}
+
+// PTX has all threads of a warpgroup issue the same ones in the same order.
+void Agree(const IssuedProduct& product) {
+  std::vector<IssuedProduct>& issued = block->issued[current / kWarpgroup];
+  const size_t number = CurrentFiber().issued++;
+  if (number == issued.size()) issued.push_back(product);
+  if (issued[number] != product) {
+    Die("warps of a warpgroup that have different products");
+  }
 }
 
 // By all lanes of a warp.
@@ -70,21 +105,18 @@ void RunProduct(const PendingProduct& product) {
   const int group = current % kWarp / 4;
   const int of_group = current / kWarp % 4;
   Warp& warp = block->warps[current / kWarp];
-  const bool shared = product.weights != nullptr;
+  const bool shared = product.in_shared;
   if (!shared) SetRows(warp, product.a.data());
   WarpBarrier();
   Factors weights[2];
   for (int i = 0; i < 2; ++i) {
     const int output = group + 8 * i;
-    weights[i] = shared ? SharedRow(product.weights, 16 * of_group + output,
-                                    product.step)
+    weights[i] = shared ? SharedRow(product.weights, 16 * of_group + output)
                         : warp.rows[output];
   }
   for (int i = 0; i < 2 * product.tiles; ++i) {
     const int row = i / 2 * 8 + current % 4 * 2 + i % 2;
-    const Factors inputs = product.column_rows > 0
-                               ? SharedColumn(product, row)
-                               : SharedRow(product.rows, row, product.step);
+    const Factors inputs = SharedRow(product.rows, row);
     for (int j = 0; j < 2; ++j) {
       float& d = product.d[i / 2 * 4 + 2 * j + i % 2];
       d = std::bit_cast<float>(FusedSum(
@@ -162,30 +194,25 @@ void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]) {
 
 void ShowToProducts() { ++CurrentFiber().shows; }
 
-void MultiplyAddWide(float* d, int row_tiles, const void* weights,
-                     const uint32_t* a, const void* rows, int step, bool keep) {
-  if (reinterpret_cast<uintptr_t>(weights) % kAlignment != 0 ||
-      reinterpret_cast<uintptr_t>(rows) % kAlignment != 0) {
-    Die("a misaligned operand of a product");
+void MultiplyAddWide(float* d, int row_tiles, const SharedMatrix* weights,
+                     const std::array<const uint32_t*, 4>& a,
+                     const SharedMatrix& rows, bool keep) {
+  PendingProduct product = {d,    row_tiles, weights != nullptr, {}, {},
+                            rows, keep};
+  Check(rows);
+  if (weights != nullptr) {
+    Check(*weights);
+    product.weights = *weights;
+  } else {
+    for (int i = 0; i < 4; ++i) product.a[i] = *a[i];
   }
-  PendingProduct product = {d,
-                            row_tiles,
-                            static_cast<const char*>(weights),
-                            {},
-                            static_cast<const char*>(rows),
-                            step,
-                            keep};
-  if (a != nullptr) std::copy_n(a, 4, product.a.begin());
+  Agree({row_tiles, product.weights.descriptor, rows.descriptor,
+         rows.transposed, keep});
   CurrentFiber().open_products.push_back(product);
 }
 
-void MultiplyAddColumns(float* d, int column_tiles, const uint32_t* a,
-                        const void* columns, int rows, int step) {
-  MultiplyAddWide(d, column_tiles, nullptr, a, columns, step, /*keep=*/true);
-  CurrentFiber().open_products.back().column_rows = rows;
-}
-
 void CommitProducts() {
+  Agree({});
   Fiber& fiber = CurrentFiber();
   fiber.product_groups.push_back(std::move(fiber.open_products));
   fiber.open_products.clear();

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/wide_operands.cuh"
 #include "tests/kernels/cuda/emulation/machine.h"
 
 #define NACRE_WIDE_PRODUCTS 1
@@ -37,22 +38,27 @@ void TakeSums(float4 (&)[kRowTiles]) {}
 template <int kRowTiles>
 void MultiplyAddWide(float4 (&sum)[kRowTiles], const uint4* weights,
                      const uint4* rows, int step, bool keep) {
-  emulation::MultiplyAddWide(&sum[0].x, kRowTiles, weights, nullptr, rows, step,
-                             keep);
+  const emulation::SharedMatrix left = {RowsOperand(weights, step), kOfRows,
+                                        weights};
+  emulation::MultiplyAddWide(&sum[0].x, kRowTiles, &left, {},
+                             {RowsOperand(rows, step), kOfRows, rows}, keep);
 }
 template <int kRowTiles>
 void MultiplyAddWide(float4 (&sum)[kRowTiles], const uint32_t (&weights)[4],
                      const uint4* rows, int step, bool keep) {
-  emulation::MultiplyAddWide(&sum[0].x, kRowTiles, nullptr, weights, rows, step,
-                             keep);
+  emulation::MultiplyAddWide(&sum[0].x, kRowTiles, nullptr,
+                             {weights, weights + 1, weights + 2, weights + 3},
+                             {RowsOperand(rows, step), kOfRows, rows}, keep);
 }
 
 template <int kTiles>
 void MultiplyAddColumns(float4 (&sum)[kTiles], const uint32_t (&low)[2],
                         const uint32_t (&high)[2], const uint4* columns,
                         int rows, int step) {
-  const uint32_t a[4] = {low[0], low[1], high[0], high[1]};
-  emulation::MultiplyAddColumns(&sum[0].x, kTiles, a, columns, rows, step);
+  emulation::MultiplyAddWide(
+      &sum[0].x, kTiles, nullptr, {low, low + 1, high, high + 1},
+      {ColumnsOperand(columns, rows, step), kOfColumns, columns},
+      /*keep=*/true);
 }
 
 }  // namespace nacre::kernels::cuda
