@@ -154,9 +154,10 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
       run.steps = {130, 1, 1, 8, 8, 1, 1};
       run.persistent = true;
     } else if (found.kind == "wide_attention_") {
-      // More steps of positions than a block has room for, and tiles that begin
-      // behind some.
+      // More steps of positions than a block has room for, tiles that begin
+      // behind some, and more columns than a row of an operand has.
       run.steps = {70, 270};
+      model.head_dim = 128;
       model.num_attention_heads = 4;
       run.wide_attention = true;
     } else if (!found.kind.empty()) {

@@ -81,6 +81,10 @@ nacre_mutant_statement(wide_attention_stage_free_too_early
       Multiply(range, step + 1, multiplies);]])
 nacre_mutant_statement(wide_attention_products_not_waited_for
   kernels/cuda/attention_wide.cuh [[    WaitProducts<0>();]] [[]])
+nacre_mutant_statement(wide_attention_steps_of_a_warp
+  kernels/cuda/attention_wide.cuh
+  [[    queries_.first = span.first;
+    queries_.last = span.last;]] [[]])
 nacre_mutant_statement(wide_attention_kernel_before_not_waited_for
   kernels/cuda/attention_wide.cuh
   [[  block.SharePlace(block.FindPlace(part, range.end));
@@ -207,6 +211,13 @@ nacre_mutant(wide_attention_rows_in_no_such_order
 nacre_mutant(wide_attention_mask_of_another_position
   kernels/cuda/attention_wide_block.cuh
   [[lane % 4 < 2 ? 10 : -6]] [[2]])
+nacre_mutant(wide_attention_operand_of_rows_elsewhere
+  kernels/cuda/wide_operands.cuh
+  [[uint64_t{1024 / 16} << 32]] [[uint64_t{512 / 16} << 32]])
+nacre_mutant(wide_attention_operand_of_columns_elsewhere
+  kernels/cuda/wide_operands.cuh [[8 * rows]] [[1]])
+nacre_mutant(wide_attention_operand_of_another_step
+  kernels/cuda/wide_operands.cuh [[16 * 8 * step]] [[8 * 8 * step]])
 nacre_mutant(wide_attention_queries_of_another_half
   kernels/cuda/attention_wide_block.cuh
   [[step % 4 * 2 + half]] [[step % 4 * 2 + 1 - half]])
