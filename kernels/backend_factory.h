@@ -31,8 +31,8 @@ struct BackendOptions {
   // Of several ranks (model/tensor_parallel_model.h), one each; empty: from
   // `device` on.
   std::vector<int> devices;
-  // What such ranks meet by (kernels/device_collectives.h): "host", "nccl", or
-  // "auto", NCCL where it can be had. No bit depends on it.
+  // What such ranks meet by (kernels/device_collectives.h): "host", "nccl",
+  // "peer", or "auto", NCCL where it can be had. No bit depends on it.
   std::string rank_transport = "host";
   // Of a device with its own memory: most that all buffers have together; 0:
   // what is there. What CUDA itself takes is not counted.

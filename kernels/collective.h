@@ -4,8 +4,8 @@
 // sizes; each call waits for the others. Implementations: ranks that are
 // threads of one process (shared_memory_collective.h), that compute on devices
 // and meet in memory of the host (staged_collective.h), or on the devices
-// (nccl_collective.h). Those on devices only queue: there a device waits for
-// the others.
+// (nccl_collective.h, peer_collectives.h). Those on devices only queue: there a
+// device waits for the others.
 //
 // Errors: the status that Abort was called with, of the call that is under way
 // and all after it. What a failed call was to write is undefined, and others

@@ -16,6 +16,7 @@ namespace {
 
 constexpr absl::string_view kHost = "host";
 constexpr absl::string_view kNccl = "nccl";
+constexpr absl::string_view kPeer = "peer";
 constexpr absl::string_view kAuto = "auto";
 
 // What nodes agree on, in this order.
@@ -125,11 +126,33 @@ absl::StatusOr<std::unique_ptr<NcclGroup>> JoinAll(
   return group;
 }
 
+absl::StatusOr<DeviceCollectives> MeetByPeers(
+    const BackendOptions& backend,
+    absl::Span<const std::unique_ptr<Collective>> hosts,
+    absl::Span<const std::unique_ptr<Backend>> backends,
+    const DeviceCollectiveOptions& options) {
+  absl::Status status;
+  if (options.link != nullptr) {
+    status = absl::InvalidArgumentError(
+        "GPUs of several nodes cannot read each other's memory");
+  } else {
+    auto made =
+        MakePeerCollectives(backend.devices, hosts, backends, options.peers);
+    if (made.ok()) return DeviceCollectives{*std::move(made), false, ""};
+    status = made.status();
+  }
+  return absl::Status(
+      status.code(),
+      absl::StrCat("--tensor-parallel-transport peer: ", status.message()));
+}
+
 }  // namespace
 
 absl::Status CheckRankTransport(absl::string_view name) {
-  if (name == kAuto || name == kNccl || name == kHost) return absl::OkStatus();
-  return absl::InvalidArgumentError("not one of: auto, nccl, host");
+  if (name == kAuto || name == kNccl || name == kPeer || name == kHost) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("not one of: auto, nccl, peer, host");
 }
 
 absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
@@ -140,6 +163,9 @@ absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
   NACRE_CHECK(backend.devices.size() == backends.size() &&
                   hosts.size() == backends.size() && !backends.empty(),
               "not a device and a backend for each rank");
+  if (backend.rank_transport == kPeer) {
+    return MeetByPeers(backend, hosts, backends, options);
+  }
   DeviceCollectives made;
   std::shared_ptr<NcclGroup> group;
   if (backend.rank_transport == kHost) {
@@ -155,6 +181,7 @@ absl::StatusOr<DeviceCollectives> MakeDeviceCollectives(
     }
     if (joined.ok()) {
       group = *std::move(joined);
+      made.by_nccl = true;
     } else if (backend.rank_transport == kNccl) {
       return absl::Status(joined.status().code(),
                           absl::StrCat("--tensor-parallel-transport nccl: ",

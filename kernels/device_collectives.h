@@ -1,5 +1,6 @@
 // What ranks on devices meet by: NCCL where each has a device of its own and
-// the machine has the library, else memory of the host. On several nodes the
+// the machine has the library, else memory of the host; or, where they are told
+// to, the memory of their GPUs (peer_collectives.h). On several nodes the
 // id of the communicator is made by node 0, and goes to the others over their
 // link.
 
@@ -21,6 +22,7 @@
 #include "kernels/nccl_collective.h"
 #include "kernels/nccl_group.h"
 #include "kernels/node_link.h"
+#include "kernels/peer_collectives.h"
 
 namespace nacre::kernels {
 
@@ -29,7 +31,8 @@ absl::Status CheckRankTransport(absl::string_view name);
 
 struct DeviceCollectives {
   std::vector<std::unique_ptr<Collective>> of_ranks;
-  std::string why_host;  // for logs; empty: it is NCCL
+  bool by_nccl = false;
+  std::string why_host;  // for logs: why not by NCCL, where it might be
 };
 
 struct DeviceCollectiveOptions {
@@ -38,6 +41,7 @@ struct DeviceCollectiveOptions {
   NodeLink* link = nullptr;
   size_t most_scratch = NcclCollective::kMostScratch;
   NcclGroupOptions nccl;  // but for its nodes
+  PeerOptions peers;
 };
 
 // For the ranks of a model that are threads of this process: in order.
@@ -45,7 +49,8 @@ struct DeviceCollectiveOptions {
 // `hosts` and `backends` outlive what is returned. Where NCCL is asked for,
 // FAILED_PRECONDITION or INVALID_ARGUMENT with what it lacks, or the error that
 // it begins with; "auto" takes memory of the host then. It does so, too, where
-// the nodes' link is encrypted, as NCCL is not.
+// the nodes' link is encrypted, as NCCL is not. "peer" is for one node,
+// whatever it lacks is an error.
 //
 // All nodes ask for the same, and get the same. What one of them lacks is the
 // error of all, and names it. Also the link's failure.

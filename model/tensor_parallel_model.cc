@@ -320,6 +320,7 @@ absl::Status TensorParallelModel::CreateBackends(
     NACRE_ASSIGN_OR_RETURN(
         meet, kernels::MakeDeviceCollectives(backend, collectives_, inner,
                                              {.link = link}));
+    by_nccl_ = meet.by_nccl;
     why_host_ = meet.why_host;
   }
   for (size_t rank = 0; rank < cores.size(); ++rank) {
@@ -341,7 +342,7 @@ absl::Status TensorParallelModel::LoadRanks(const std::string& dir,
     ModelOptions own =
         OptionsOfRank(config, collectives_[rank]->ranks(), options);
     if (rank > 0) own.progress = nullptr;
-    if (own.kv_budget.has_value() && why_host_.empty()) {
+    if (own.kv_budget.has_value() && by_nccl_) {
       own.kv_budget->of_ranks += PartsOfRanks(
           config, collectives_[rank]->ranks(), own.kv_budget->step_rows);
     }

@@ -134,7 +134,8 @@ class TensorParallelModel : public LanguageModel {
   kernels::ThreadPool threads_;
   std::vector<std::unique_ptr<kernels::Collective>> collectives_;
   std::vector<std::unique_ptr<kernels::RankBackend>> backends_;
-  std::string why_host_;  // ranks on devices meet there; empty: they do not
+  bool by_nccl_ = false;  // ranks on devices meet so
+  std::string why_host_;  // and not so, where they might
   std::vector<std::unique_ptr<LanguageModel>> models_;
   std::vector<std::vector<SequenceRows>> batches_;  // of each rank
   std::vector<int> lengths_;                        // before a step

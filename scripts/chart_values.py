@@ -304,6 +304,14 @@ REFUSED = [
     ({"draft": {"gpu": {"count": 1}, "flags": {
         "backend": "cuda", "tensor-parallel": 0, "tensor-parallel-transport": "nccl"}}},
      ["draft.flags.tensor-parallel-transport is nccl, but draft.flags.tensor-parallel is not"]),
+    ({"target": {"flags": {"tensor-parallel": 2, "tensor-parallel-transport": "peer"}}},
+     ["target.flags.tensor-parallel-transport is peer, but target.flags.backend is cpu"]),
+    ({"draft": {"gpu": {"count": 1}, "flags": {
+        "backend": "cuda", "tensor-parallel": 1, "tensor-parallel-transport": "peer"}}},
+     ["draft.flags.tensor-parallel-transport is peer, but draft.flags.tensor-parallel is 1"]),
+    ({"target": {"nodes": 2, "gpu": {"count": 1}, "flags": {
+        "backend": "cuda", "tensor-parallel": 2, "tensor-parallel-transport": "peer"}}},
+     ["target.flags.tensor-parallel-transport is peer, but target.nodes is 2"]),
     ({"draft": {"flags": {"persistent-steps": "on"}}},
      ["draft.flags.persistent-steps is on, but draft.flags.backend is cpu"]),
     ({"target": {"gpu": {"count": 2}, "flags": {

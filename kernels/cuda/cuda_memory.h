@@ -22,6 +22,9 @@ namespace nacre::kernels::cuda {
 
 class CudaMemory : public Backend {
  public:
+  // For what is queued between the backend's own kernels.
+  Device& device() { return *device_; }
+
   void BindComputeThread() override { device_->MakeCurrent(); }
   Location location() const override { return Location::kDevice; }
   absl::optional<DeviceMemory> Memory() override { return device_->Memory(); }

@@ -93,6 +93,7 @@ class Device {
   // True for cudaSuccess; else the error is kept. `what` names the operation.
   bool Check(cudaError_t error, absl::string_view what);
   bool ok() const { return first_error_.ok(); }
+  const absl::Status& first_error() const { return first_error_; }
 
   // Waits for all that is queued. The first error of the device's life.
   absl::Status Synchronize();

@@ -9,6 +9,7 @@
 #include "kernels/cuda/primitives.cuh"
 #include "kernels/cuda/row_kernels.cuh"
 #include "kernels/cuda/soft_cap.cuh"
+#include "kernels/cuda/sum_of_pairs.cuh"
 
 namespace nacre::kernels::cuda {
 namespace {
@@ -128,18 +129,6 @@ __global__ void __launch_bounds__(kThreads)
     AddKernel(float* x, const float* y, size_t count) {
   const size_t i = BeginElement();
   if (i < count) x[i] += y[i];
-}
-
-// Of parts that lie `apart` from each other.
-template <int kParts>
-__device__ __forceinline__ float SumOfPairs(const float* part, size_t apart) {
-  if constexpr (kParts == 1) {
-    return part[0];
-  } else {
-    constexpr int kHalf = kParts / 2;
-    return SumOfPairs<kHalf>(part, apart) +
-           SumOfPairs<kHalf>(part + kHalf * apart, apart);
-  }
 }
 
 template <int kParts>

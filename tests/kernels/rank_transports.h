@@ -1,6 +1,7 @@
 // What ranks on devices meet by in tests, and which devices they have.
 // Emulated: one each, and the libnccl of the tests at NACRE_NCCL_LIBRARY, where
-// that is built. GPUs: one each by NCCL; else the first, which all share.
+// that is built. GPUs: one each by NCCL, and where they read each other's
+// memory; else the first, which all share.
 
 #ifndef TESTS_KERNELS_RANK_TRANSPORTS_H_
 #define TESTS_KERNELS_RANK_TRANSPORTS_H_
@@ -44,10 +45,15 @@ class DevicesOfRanks {
   // Values of BackendOptions::rank_transport.
   static std::vector<std::string> Transports() {
 #if defined(NACRE_EMULATED_CUDA) && !defined(NACRE_NCCL_LIBRARY)
-    return {"host"};
+    return {"host", "peer"};
 #else
-    return {"host", "nccl"};
+    return {"host", "nccl", "peer"};
 #endif
+  }
+
+  // Ranks that there must be.
+  static int LeastRanks(const std::string& transport) {
+    return transport == "peer" ? 2 : 1;
   }
 
   // How many ranks there may be; 0: none.
@@ -58,10 +64,14 @@ class DevicesOfRanks {
 #else
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return 0;
-    if (transport != "nccl") return kMostRanks;
-    if (!OpenNccl({}).ok()) return 0;
+    if (transport == "host") return kMostRanks;
+    if (transport == "nccl" && !OpenNccl({}).ok()) return 0;
     // One rank meets none; of three devices two ranks have one.
-    return devices < 2 ? 0 : devices < 4 ? 2 : devices < 8 ? 4 : kMostRanks;
+    const int ranks = devices < 2   ? 0
+                      : devices < 4 ? 2
+                      : devices < 8 ? 4
+                                    : kMostRanks;
+    return transport == "peer" && !ArePeers(ranks) ? 0 : ranks;
 #endif
   }
 
@@ -71,7 +81,7 @@ class DevicesOfRanks {
     const bool share = false;
     static_cast<void>(transport);
 #else
-    const bool share = transport != "nccl";
+    const bool share = transport == "host";
 #endif
     std::vector<int> devices;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -79,6 +89,24 @@ class DevicesOfRanks {
     }
     return devices;
   }
+
+ private:
+#ifndef NACRE_EMULATED_CUDA
+  // Whether the first `devices` read each other's memory.
+  static bool ArePeers(int devices) {
+    for (int device = 0; device < devices; ++device) {
+      for (int peer = 0; peer < devices; ++peer) {
+        int can = 0;
+        if (peer != device &&
+            (cudaDeviceCanAccessPeer(&can, device, peer) != cudaSuccess ||
+             can == 0)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+#endif
 };
 
 }  // namespace nacre::kernels

@@ -1,7 +1,7 @@
 // A model on several ranks, each on a device: the same bits for any number of
 // them, in any batch, close to the model on one device and to the reference,
-// and the end of all when a device fails. They meet in memory of the host, and
-// by NCCL. Which devices they have: tests/kernels/rank_transports.h.
+// and the end of all when a device fails. They meet in memory of the host, by
+// NCCL, and as peers. Which devices they have: tests/kernels/rank_transports.h.
 
 #include <algorithm>
 #include <chrono>
@@ -89,11 +89,26 @@ std::vector<Case> Cases() {
           {.name = "int4", .weights = "int4", .tolerance = 0.15}};
 }
 
-// Ranks by NCCL, too.
+// Ranks by NCCL, too, and of some as peers.
 bool IsRun(const Case& param, int ranks, const std::string& transport) {
   if (transport == "host") return true;
-  return ranks <= DevicesOfRanks::MostRanks(transport) &&
-         (param.has_eight || ranks == 2);
+  if (ranks < DevicesOfRanks::LeastRanks(transport) ||
+      ranks > DevicesOfRanks::MostRanks(transport)) {
+    return false;
+  }
+  if (transport == "peer" && !param.has_eight && param.name != "kvbf16") {
+    return false;
+  }
+  return param.has_eight || ranks == 2;
+}
+
+// What a description says of it.
+std::string SumsBy(const std::string& transport) {
+  if (transport == "nccl") return ", sums by NCCL";
+  if (transport == "peer") {
+    return ", sums of few rows by peers, others in host memory";
+  }
+  return ", sums in host memory";
 }
 
 class CudaTensorParallelTest : public ::testing::TestWithParam<Case> {
@@ -134,10 +149,11 @@ TEST_P(CudaTensorParallelTest, EveryNumberOfRanksHasTheSameBits) {
       EXPECT_THAT(
           model->backend_description(),
           AllOf(HasSubstr(absl::StrCat("rank ", ranks - 1, " of ", ranks)),
-                HasSubstr(transport == "nccl"
-                              ? ", sums by NCCL"
-                              : ", sums in host memory; not by NCCL: "
-                                "--tensor-parallel-transport host")));
+                HasSubstr(SumsBy(transport)),
+                HasSubstr(transport == "host"
+                              ? "; not by NCCL: --tensor-parallel-transport "
+                                "host"
+                              : "")));
     }
   }
   EXPECT_LE(LargestDifference(expected, near), param.tolerance * Largest(near));
@@ -190,6 +206,7 @@ TEST_F(CudaRanksModelTest, NodesHaveTheBitsOfOneProcess) {
   ASSERT_NE(one, nullptr);
   const Values expected = RunSessions(one.get());
   for (const std::string& transport : DevicesOfRanks::Transports()) {
+    if (transport == "peer") continue;  // of one machine
     for (const auto& [ranks, nodes] :
          std::vector<std::pair<int, int>>{{transport == "nccl" ? 4 : 2, 2},
                                           {4, transport == "nccl" ? 4 : 2}}) {
@@ -200,8 +217,7 @@ TEST_F(CudaRanksModelTest, NodesHaveTheBitsOfOneProcess) {
       EXPECT_EQ(RunSessions(group.leader()), expected)
           << ranks << " ranks on " << nodes << " nodes by " << transport;
       EXPECT_THAT(group.model(nodes - 1)->backend_description(),
-                  HasSubstr(transport == "nccl" ? ", sums by NCCL"
-                                                : ", sums in host memory"));
+                  HasSubstr(SumsBy(transport)));
     }
   }
 }
@@ -413,6 +429,39 @@ TEST_P(CudaFailingRanksTest, ADeviceThatFailsEndsTheModelForGood) {
     if (i == 0) first = status;
     EXPECT_EQ(status, first);
   }
+}
+
+// With no wait of the host for another rank in between.
+TEST_F(CudaRanksModelTest, AStepOfPeersIsAGraphOnEachRank) {
+  const auto model = Load("bf16", 2, "peer");
+  ASSERT_NE(model, nullptr);
+  const auto sequence = *model->NewSequence(20);
+  int graphs = 0;
+  for (int step = 0; step < 6; ++step) {
+    const std::vector<int32_t> tokens = {step};
+    EXPECT_TRUE(model->Forward({{sequence.get(), tokens, 1}}).ok());
+    // The first ones are queued as they come: buffers may still grow.
+    if (step < 2) graphs = emulation::counts.graph_launches;
+  }
+  EXPECT_EQ(emulation::counts.graph_launches - graphs, 2 * 4);
+}
+
+TEST_F(CudaRanksModelTest, RefusesRanksThatAreNoPeers) {
+  ASSERT_NE(Load("f32", 1), nullptr);
+  kernels::BackendOptions backend = Backend("cuda", "f32");
+  backend.rank_transport = "peer";
+  const auto message = [&](int ranks) {
+    return std::string(Refused(dir_, backend, ranks).message());
+  };
+  const std::string flag = "--tensor-parallel-transport peer: ";
+  EXPECT_EQ(message(2), "");
+  EXPECT_EQ(message(1), flag + "one rank has no peers");
+  emulation::settings.strangers = {{0, 3}};
+  EXPECT_EQ(message(2), "");
+  EXPECT_EQ(message(4), flag + "device 0 cannot read the memory of device 3");
+  backend.devices = {1, 1};
+  EXPECT_EQ(message(2),
+            flag + "two ranks have device 1, each needs one of its own");
 }
 
 #ifdef NACRE_NCCL_LIBRARY

@@ -137,7 +137,9 @@ void ComputeFlags::Register(FlagSet* flags) {
         return kernels::CheckRankTransport(text);
       },
       "what ranks on GPUs add up by: host, in memory of the host; nccl, from "
-      "GPU to GPU, which no GPUs have run yet; auto, nccl where the machine "
+      "GPU to GPU; peer, few rows by our own kernels in memory that GPUs of "
+      "one machine read of each other, others by host; no GPUs have run the "
+      "last two yet; auto, nccl where the machine "
       "has it and each rank a GPU of its own, but not between nodes with TLS; "
       "outputs are the same");
   flags->AddSwitch(
@@ -181,16 +183,22 @@ absl::Status ComputeFlags::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "--warpgroup-attention needs --backend cuda, it is ", backend.kind));
   }
-  const bool by_nccl = backend.rank_transport == "nccl";
-  if (by_nccl && backend.kind != "cuda") {
+  const std::string& transport = backend.rank_transport;
+  const bool by_peers = transport == "peer";
+  if ((by_peers || transport == "nccl") && backend.kind != "cuda") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--tensor-parallel-transport nccl needs --backend cuda, "
-                     "it is ",
-                     backend.kind));
+        absl::StrCat("--tensor-parallel-transport ", transport,
+                     " needs --backend cuda, it is ", backend.kind));
   }
-  if (by_nccl && tensor_parallel == 0) {
+  if (transport == "nccl" && tensor_parallel == 0) {
     return absl::InvalidArgumentError(
         "--tensor-parallel-transport nccl needs --tensor-parallel");
+  }
+  if (by_peers && tensor_parallel < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tensor-parallel-transport peer needs --tensor-parallel of 2 or "
+        "more, it is ",
+        tensor_parallel));
   }
   if (prefix_store.bytes == 0 && !prefix_store.dir.empty()) {
     return absl::InvalidArgumentError(

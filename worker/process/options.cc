@@ -256,6 +256,12 @@ absl::Status NodeFlags::Validate(const ComputeFlags& compute) const {
         absl::StrCat(given, " needs --tensor-parallel of ", nodes,
                      " or more, it is ", compute.tensor_parallel));
   }
+  if (compute.backend.rank_transport == "peer") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        given,
+        " and --tensor-parallel-transport peer exclude each other: "
+        "GPUs of several machines cannot read each other's memory"));
+  }
   if (!rank.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat(given, " needs --node-rank, 0 to ", nodes - 1));

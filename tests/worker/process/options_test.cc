@@ -296,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "one GPU"},
         BadLine{{"--tensor-parallel-transport", "pigeon"},
                 "--tensor-parallel-transport: \"pigeon\" is not one of: auto, "
-                "nccl, host"},
+                "nccl, peer, host"},
         BadLine{{"--model=m", "--coordinator=h:1", "--tensor-parallel=2",
                  "--tensor-parallel-transport=nccl"},
                 "--tensor-parallel-transport nccl needs --backend cuda, it is "
@@ -304,6 +304,19 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--model=m", "--coordinator=h:1", "--backend=cuda",
                  "--tensor-parallel-transport=nccl"},
                 "--tensor-parallel-transport nccl needs --tensor-parallel"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--tensor-parallel=2",
+                 "--tensor-parallel-transport=peer"},
+                "--tensor-parallel-transport peer needs --backend cuda, it is "
+                "cpu"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--backend=cuda",
+                 "--tensor-parallel=1", "--tensor-parallel-transport=peer"},
+                "--tensor-parallel-transport peer needs --tensor-parallel of "
+                "2 or more, it is 1"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--backend=cuda",
+                 "--tensor-parallel=2", "--tensor-parallel-transport=peer",
+                 "--nodes=2"},
+                "--nodes 2 and --tensor-parallel-transport peer exclude each "
+                "other: "},
         BadLine{{"--persistent-steps=1"}, "--persistent-steps: \"1\""},
         BadLine{{"--model=m", "--coordinator=h:1", "--persistent-steps=on"},
                 "--persistent-steps needs --backend cuda, it is cpu"},

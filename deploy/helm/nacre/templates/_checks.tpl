@@ -166,6 +166,17 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- if and (eq $ranks "0") (eq (toString (get $flags "tensor-parallel-transport")) "nccl") -}}
 {{- fail (printf "%s.flags.tensor-parallel-transport is nccl, but %s.flags.tensor-parallel is not set: there are no ranks to add up" .role .role) -}}
 {{- end -}}
+{{- if eq (toString (get $flags "tensor-parallel-transport")) "peer" -}}
+{{- if ne $backend "cuda" -}}
+{{- fail (printf "%s.flags.tensor-parallel-transport is peer, but %s.flags.backend is %s: only cuda has it" .role .role $backend) -}}
+{{- end -}}
+{{- if lt (int $ranks) 2 -}}
+{{- fail (printf "%s.flags.tensor-parallel-transport is peer, but %s.flags.tensor-parallel is %s: one rank has no peers" .role .role $ranks) -}}
+{{- end -}}
+{{- if gt $nodes 1 -}}
+{{- fail (printf "%s.flags.tensor-parallel-transport is peer, but %s.nodes is %d: GPUs of several nodes cannot read each other's memory" .role .role $nodes) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (ne $backend "cuda") (has (toString (get $flags "persistent-steps")) (list "on" "true")) -}}
 {{- fail (printf "%s.flags.persistent-steps is on, but %s.flags.backend is %s: only cuda has them" .role .role $backend) -}}
 {{- end -}}

@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "tests/kernels/cuda/emulation/held_stores.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 
 namespace nacre::kernels::cuda::emulation {
@@ -41,6 +42,7 @@ uint32_t GridRun::NumBlocks() const {
 
 void GridRun::Enter(uint32_t index) {
   const dim3& blocks = launch_.blocks;
+  running_launch = this;
   grid_shape = blocks;
   block_shape = dim3(static_cast<unsigned>(launch_.threads));
   block_index = dim3(index % blocks.x, index / blocks.x % blocks.y,
@@ -120,36 +122,59 @@ void GridRun::RunTogether(const std::function<void()>& start_others) {
     if (!progress) Die("blocks of a launch wait for each other for ever");
   }
   start_others();
-  LandStores();
+  LandStores(this);
 }
 
-void GridRun::Run(const std::function<void()>& start_others) {
-  if (launch_.together) return RunTogether(start_others);
+void GridRun::RunBlock(uint32_t index) {
+  Enter(index);
+  WaitingBlock run;
+  if (const auto found = early_.find(index); found != early_.end()) {
+    run = std::move(found->second);
+    early_.erase(found);
+  } else if (const auto stood = waiting_.find(index); stood != waiting_.end()) {
+    run = std::move(stood->second);
+    waiting_.erase(stood);
+  } else {
+    run.block =
+        std::make_unique<Block>(launch_.threads, launch_.thread, Rules());
+    std::memset(launch_.shared, kUntouched, launch_.shared_bytes);
+  }
+  std::copy(run.shared.begin(), run.shared.end(), launch_.shared);
+  if (run.block->Finish()) return;
+  run.shared.assign(launch_.shared, launch_.shared + launch_.shared_bytes);
+  waiting_.emplace(index, std::move(run));
+}
+
+bool GridRun::Run(const std::function<void()>& start_others) {
+  if (launch_.together) {
+    RunTogether(start_others);
+    return true;
+  }
   has_started_ = true;
   std::memset(launch_.shared, kUntouched, launch_.shared_size);
-  const uint32_t others_at = random_overlap() % (NumBlocks() + 1);
-  const std::vector<uint32_t> order = BlocksInSomeOrder();
-  for (uint32_t i = 0; i < NumBlocks(); ++i) {
-    if (i == others_at) {
+  if (!std::exchange(runs_, true)) {
+    others_at_ = random_overlap() % (NumBlocks() + 1);
+    left_ = BlocksInSomeOrder();
+    std::reverse(left_.begin(), left_.end());
+  }
+  std::vector<uint32_t> stood;
+  for (const auto& [index, block] : waiting_) stood.push_back(index);
+  for (const uint32_t index : stood) RunBlock(index);
+  while (!left_.empty()) {
+    if (NumBlocks() - left_.size() == others_at_) {
       CheckShared();
       start_others();
       std::memset(launch_.shared, kUntouched, launch_.shared_size);
     }
-    Enter(order[i]);
-    const auto found = early_.find(order[i]);
-    if (found != early_.end()) {
-      std::memcpy(launch_.shared, found->second.shared.data(),
-                  launch_.shared_bytes);
-      found->second.block->Finish();
-      early_.erase(found);
-    } else {
-      std::memset(launch_.shared, kUntouched, launch_.shared_bytes);
-      Block(launch_.threads, launch_.thread, Rules()).Finish();
-    }
+    const uint32_t index = left_.back();
+    left_.pop_back();
+    RunBlock(index);
   }
   CheckShared();
-  if (others_at == NumBlocks()) start_others();
-  LandStores();
+  if (!waiting_.empty()) return false;
+  if (others_at_ == NumBlocks()) start_others();
+  LandStores(this);
+  return true;
 }
 
 }  // namespace nacre::kernels::cuda::emulation

@@ -10,6 +10,9 @@
 // Blocks of a cooperative launch all run at the same time: each for a while,
 // then another one, in an order that follows from the seed, too. Where none can
 // go on, they would wait for each other for ever: that ends the program.
+//
+// Blocks that wait for flags of other devices (peer_flags.cuh) stand still
+// until those have had their turn, and the others of the launch go on.
 
 #ifndef TESTS_KERNELS_CUDA_EMULATION_GRID_H_
 #define TESTS_KERNELS_CUDA_EMULATION_GRID_H_
@@ -54,13 +57,15 @@ class GridRun {
   explicit GridRun(KernelLaunch launch) : launch_(std::move(launch)) {}
 
   bool overlaps() const { return launch_.overlaps; }
+  const void* kernel() const { return launch_.kernel; }
 
   // A kernel before still runs: some blocks start. Once; then nothing.
   void StartEarly();
 
   // Runs all blocks to their ends. Somewhere between two of them, or before or
-  // after all, it calls `start_others`.
-  void Run(const std::function<void()>& start_others);
+  // after all, it calls `start_others`. False: blocks wait for other devices,
+  // and go on when it is called again.
+  bool Run(const std::function<void()>& start_others);
 
  private:
   // A block that waits, for the kernel before or for other blocks.
@@ -74,11 +79,18 @@ class GridRun {
   void CheckShared() const;
   BlockRules Rules() const;
   std::vector<uint32_t> BlocksInSomeOrder() const;
+  void RunBlock(uint32_t index);
   void RunTogether(const std::function<void()>& start_others);
 
   const KernelLaunch launch_;
   bool has_started_ = false;
   std::map<uint32_t, WaitingBlock> early_;  // by their number in the grid
+  // Of one that runs: blocks that have not begun, the last first, after how
+  // many of all others start, and those that wait for other devices.
+  bool runs_ = false;
+  std::vector<uint32_t> left_;
+  uint32_t others_at_ = 0;
+  std::map<uint32_t, WaitingBlock> waiting_;
 };
 
 }  // namespace nacre::kernels::cuda::emulation

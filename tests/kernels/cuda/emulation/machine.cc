@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/kernels/cuda/emulation/held_stores.h"
 #include "tests/kernels/cuda/emulation/machine_state.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/kernels/cuda/emulation/stack_switch.h"
@@ -26,20 +27,6 @@ constexpr size_t kStackStep = 9 * 64;
 constexpr unsigned char kNotThereYet = 0xff;  // makes NaN
 constexpr int kMostTurns = 40;  // of a warp before another has one
 constexpr int kFewTurns = 3;    // before other blocks may have some
-
-// What StoreForOthers has not brought to memory yet.
-struct HeldStore {
-  const void* block;
-  int thread;
-  // Barriers that the thread had passed: of its warp, its group and its block.
-  int64_t passed[3];
-  int group;
-  void* to;
-  std::array<char, 8> value;
-  int bytes;
-  bool late = false;  // until the launch is over
-};
-std::deque<HeldStore> held_stores;
 
 // Fibers of blocks that are done.
 std::vector<std::vector<Fiber>> idle_fibers;
@@ -108,7 +95,7 @@ Barrier& BarrierAt(const uint64_t* barrier) {
   return found->second;
 }
 
-bool HasCome(const unsigned* count, unsigned least) {
+bool IsThere(const unsigned* count, unsigned least) {
   return static_cast<int>(*count - least) >= 0;
 }
 
@@ -125,11 +112,12 @@ int TakeTurn(int warp) {
   for (int lane = 0; lane < kWarp; ++lane) {
     const int thread = warp * kWarp + (first + lane) % kWarp;
     Fiber& fiber = block->fibers[thread];
-    if (fiber.done || block->warps[warp].arrived < fiber.warp_target ||
+    if (fiber.done || fiber.asks ||
+        block->warps[warp].arrived < fiber.warp_target ||
         block->arrived < fiber.block_target ||
         block->groups[fiber.group].arrived < fiber.group_target ||
         (fiber.waits && !block->previous_is_done) ||
-        (fiber.count != nullptr && !HasCome(fiber.count, fiber.least)) ||
+        (fiber.count != nullptr && !IsThere(fiber.count, fiber.least)) ||
         (fiber.barrier != nullptr &&
          !PhaseIsOver(fiber.barrier, fiber.parity))) {
       continue;
@@ -169,6 +157,18 @@ bool TakeTurns(int most_turns) {
 void RunThreads() {
   while (!IsDone(*block) && TakeTurns(kMostTurns)) {
   }
+}
+
+// Lets those go on that wait for other devices.
+void AskAgain() {
+  for (Fiber& fiber : block->fibers) fiber.asks = false;
+}
+
+bool WaitsForDevices() {
+  const auto begin = block->fibers.begin();
+  return std::any_of(begin, begin + block->threads, [](const Fiber& fiber) {
+    return !fiber.done && fiber.asks;
+  });
 }
 
 // Of the block, which does nothing more.
@@ -239,6 +239,7 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     fiber.issued = 0;
     fiber.barrier = nullptr;
     fiber.count = nullptr;
+    fiber.asks = false;
   }
 }
 
@@ -249,11 +250,14 @@ void Block::Start() {
   RunThreads();
 }
 
-void Block::Finish() {
+bool Block::Finish() {
   block = state_.get();
   block->previous_is_done = true;
+  AskAgain();
   RunThreads();
+  if (WaitsForDevices()) return false;
   CheckEnd();
+  return true;
 }
 
 bool Block::Advance() {
@@ -293,54 +297,25 @@ void GroupBarrier(int group, int threads) {
 
 namespace {
 
-void LandStore(const HeldStore& store) {
-  std::memcpy(store.to, store.value.data(), store.bytes);
-}
-
-// Whether the current thread comes behind it.
-bool IsBehind(const HeldStore& store) {
-  if (store.block != block || store.late) return false;
+StorePlace CurrentPlace() {
   const Fiber& fiber = CurrentFiber();
-  return store.thread == current ||
-         (store.thread / kWarp == current / kWarp &&
-          store.passed[0] < fiber.warp_target) ||
-         (store.group == fiber.group && store.passed[1] < fiber.group_target) ||
-         store.passed[2] < fiber.block_target;
+  return {running_launch,
+          block,
+          current,
+          current / kWarp,
+          fiber.group,
+          {fiber.warp_target, fiber.group_target, fiber.block_target}};
 }
 
 }  // namespace
 
 void StoreForOthers(void* to, const void* value, int bytes) {
-  const Fiber& fiber = CurrentFiber();
-  HeldStore store = {
-      block,
-      current,
-      {fiber.warp_target, fiber.group_target, fiber.block_target},
-      fiber.group,
-      to,
-      {},
-      bytes};
-  std::memcpy(store.value.data(), value, bytes);
-  held_stores.push_back(store);
+  HoldStore(CurrentPlace(), to, value, bytes);
 }
 
-void Fence() {
-  for (const HeldStore& store : held_stores) {
-    if (IsBehind(store)) LandStore(store);
-  }
-  std::erase_if(held_stores, IsBehind);
-}
+void Fence() { LandStoresBehind(CurrentPlace()); }
 
-void Announce() {
-  for (HeldStore& store : held_stores) {
-    if (store.block == block) store.late = true;
-  }
-}
-
-void LandStores() {
-  std::for_each(held_stores.begin(), held_stores.end(), LandStore);
-  held_stores.clear();
-}
+void Announce() { HoldStoresBack(CurrentPlace()); }
 
 void CountBlock(unsigned* count) {
   Fence();
@@ -357,6 +332,13 @@ void WaitForBlocks(const unsigned* count, unsigned least) {
   // Others may come first even where it need not wait.
   Yield();
   fiber.count = nullptr;
+}
+
+bool HasCome(const unsigned* flag, unsigned least) {
+  if (IsThere(flag, least)) return true;
+  CurrentFiber().asks = true;
+  Yield();
+  return IsThere(flag, least);
 }
 
 uint64_t ShuffleXor(uint64_t value, int distance) {

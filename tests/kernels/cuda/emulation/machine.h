@@ -38,6 +38,9 @@ struct BlockRules {
   bool together = false;
 };
 
+// The launch whose block runs: any value that others do not have.
+inline const void* running_launch = nullptr;
+
 struct BlockState;
 
 // A block, whose threads run `body` once each; `body` outlives it.
@@ -51,8 +54,9 @@ class Block {
   // While the kernel before still runs: every thread as far as it comes without
   // passing WaitForPrevious. Copies that it issues read what memory holds now.
   void Start();
-  // The rest, or all of it: the kernel before is done.
-  void Finish();
+  // The rest, or all of it: the kernel before is done. False: it waits for
+  // another device, and goes on when it is called again.
+  bool Finish();
 
   // Likewise, a little of it at a time, for blocks that wait for each other.
   // False: nothing can go on, or all is done.
@@ -77,10 +81,12 @@ void Fence();
 // A thread tells other blocks that its block has got somewhere. Stores that no
 // fence has brought to memory by then come too late for them.
 void Announce();
-void LandStores();
 // As kernels/cuda/block_counts.cuh.
 void CountBlock(unsigned* count);
 void WaitForBlocks(const unsigned* count, unsigned least);
+// As kernels/cuda/peer_flags.cuh. Whether the flag has come to `least`: false
+// only after other devices had their turn.
+bool HasCome(const unsigned* flag, unsigned least);
 // The value of the lane whose number differs in the bits of `distance`.
 uint64_t ShuffleXor(uint64_t value, int distance);
 // Of `bytes`, up to 16; zeros unless `inside`.

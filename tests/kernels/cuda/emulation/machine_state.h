@@ -75,6 +75,8 @@ struct Fiber {
   const uint64_t* barrier = nullptr;  // that it waits for
   int parity = 0;
   unsigned least = 0;
+  // Has asked for a flag of another device, in vain since the block went on.
+  bool asks = false;
   int shows = 0;  // ShowToProducts that it has called
   std::unique_ptr<char[]> stack;
   std::vector<PendingCopy> open;

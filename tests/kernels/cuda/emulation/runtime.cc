@@ -12,15 +12,18 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <utility>
 #include <vector>
 
 #include "tests/kernels/cuda/emulation/arena.h"
 #include "tests/kernels/cuda/emulation/machine.h"
+#include "tests/kernels/cuda/emulation/peers.h"
 
 struct CUstream_st {
   int device = 0;
@@ -52,6 +55,7 @@ struct HostRange {
 
 // What one device has to do, for all its streams.
 struct DeviceQueue {
+  int device = 0;
   std::deque<Job> jobs;
   // How many were queued, and how many have run.
   int64_t queued = 0;
@@ -62,7 +66,9 @@ struct DeviceQueue {
 
 DeviceQueue& QueueOf(int device) {
   static std::map<int, DeviceQueue> queues;
-  return queues[device];
+  DeviceQueue& queue = queues[device];
+  queue.device = device;
+  return queue;
 }
 
 // Held by every function of the runtime.
@@ -72,6 +78,21 @@ std::mutex& DeviceMutex() {
 }
 
 thread_local int current_device = 0;
+int running_device = 0;
+// Whether a device that waits for others has them go on.
+std::mt19937 random_advance(1);
+
+// That have waited for other devices.
+std::set<const void*>& KernelsThatMeet() {
+  static std::set<const void*> kernels;
+  return kernels;
+}
+
+bool Meets(const Job& job) {
+  return job.together != nullptr ||
+         (job.kernel != nullptr &&
+          KernelsThatMeet().count(job.kernel->kernel()) > 0);
+}
 
 // Kernels from the job with that index on start early, of `most` at most.
 void StartKernels(DeviceQueue* queue, size_t first, size_t most) {
@@ -85,18 +106,24 @@ void StartKernels(DeviceQueue* queue, size_t first, size_t most) {
 // Runs the first; of the next ones `most` are waited for, too. False: it waits
 // for other devices.
 bool RunJob(DeviceQueue* queue, size_t most) {
+  running_device = queue->device;
   if (queue->jobs.front().together != nullptr) {
     StartKernels(queue, 1, most);
     if (!queue->jobs.front().together()) return false;
     queue->jobs.pop_front();
   } else {
     // Taken off first: what runs may not queue.
-    const Job job = std::move(queue->jobs.front());
+    Job job = std::move(queue->jobs.front());
     queue->jobs.pop_front();
     if (job.kernel == nullptr) {
       job.other();
-    } else if (!settings.idle) {
-      job.kernel->Run([queue, most] { StartKernels(queue, 0, most); });
+    } else if (!settings.idle && !job.kernel->Run([queue, most] {
+                 StartKernels(queue, 0, most);
+               })) {
+      ++counts.stood_still;
+      KernelsThatMeet().insert(job.kernel->kernel());
+      queue->jobs.push_front(std::move(job));
+      return false;
     }
   }
   ++queue->finished;
@@ -108,16 +135,17 @@ bool RunJob(DeviceQueue* queue, size_t most) {
 }
 
 // Of each other device what is before what it does together with others, and
-// that. Whether any of it was run.
+// that; at times all that it can. Whether any of it was run.
 bool RunOthers(int device) {
   bool ran = false;
   for (int other = 0; other < settings.devices; ++other) {
     DeviceQueue& queue = QueueOf(other);
     const auto meets =
-        std::find_if(queue.jobs.begin(), queue.jobs.end(),
-                     [](const Job& job) { return job.together != nullptr; });
+        std::find_if(queue.jobs.begin(), queue.jobs.end(), Meets);
     if (other == device || meets == queue.jobs.end()) continue;
-    for (auto left = meets - queue.jobs.begin(); left >= 0; --left) {
+    auto left = meets - queue.jobs.begin();
+    if (random_advance() % 2 == 0) left = std::ssize(queue.jobs) - 1;
+    for (; left >= 0; --left) {
       if (!RunJob(&queue, queue.jobs.size() - 1)) break;
       ran = true;
     }
@@ -316,6 +344,8 @@ int64_t Unfinished() {
   return unfinished;
 }
 
+int RunningDevice() { return running_device; }
+
 void CheckDevicePointer(const void* pointer) {
   const std::lock_guard lock(DeviceMutex());
   CheckPointer(pointer, current_device);
@@ -469,6 +499,7 @@ cudaError_t cudaFree(void* data) {
   if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
   const int device = emulation::DeviceMemory().DeviceOf(data);
   emulation::RunAll(device);
+  emulation::ForgetPeersOf(data);
   const size_t bytes = emulation::DeviceMemory().Free(data);
   QueueOf(device).used_bytes -= bytes;
   counts.used_bytes -= bytes;

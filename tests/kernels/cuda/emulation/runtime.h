@@ -13,7 +13,8 @@
 // waits for it. So tests read `counts` when nothing else runs. A device is the
 // one that is current on a thread, and a pointer of another one ends the
 // program. One stream's order holds for all streams of a device. Where a device
-// waits for another one (EnqueueTogether), that one runs as far as it must.
+// waits for another one (EnqueueTogether, or kernels that wait for its flags),
+// that one runs as far as it must, or as far as it can.
 
 #ifndef TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_
 #define TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_
@@ -23,6 +24,7 @@
 #include <cstddef>
 #include <functional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/cuda/emulation/grid.h"
@@ -38,7 +40,9 @@ struct DeviceSettings {
   int minor = 0;
   int older_device = -1;  // one of compute capability 8.0; negative: none
   int multiprocessors = 6;
-  bool cooperative = true;       // whether blocks may wait for each other
+  bool cooperative = true;  // whether blocks may wait for each other
+  // Pairs of devices of which the first can not read the second's memory.
+  std::set<std::pair<int, int>> strangers;
   int shared_limit = 227 << 10;  // bytes that a block may have
   size_t memory_bytes = size_t{1} << 30;
   cudaError_t next_launch = cudaSuccess;  // returned once by a launch
@@ -70,7 +74,8 @@ struct DeviceCounts {
   std::set<const void*> early_kernels;
   int cooperative_launches = 0;
   std::set<const unsigned*> waited_for;  // by WaitForBlocks
-  int waits = 0;  // by the host, for a stream or an event
+  int stood_still = 0;  // kernels, for other devices: how often
+  int waits = 0;        // by the host, for a stream or an event
   int uploads = 0;
   size_t downloaded_bytes = 0;
   int graph_launches = 0;
@@ -111,6 +116,9 @@ int64_t Unfinished();
 
 // Ends the program unless `pointer` is null or in memory of the current device.
 void CheckDevicePointer(const void* pointer);
+
+// The device whose kernel calls it.
+int RunningDevice();
 
 // What a launch is refused for; cudaSuccess otherwise.
 cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel);
