@@ -220,7 +220,7 @@ counted() { # SAMPLE UP_ARGS... -- BENCH_ARGS...
     up+=("$1")
     shift
   done
-  coproc UP { exec ./bin/nacre up "${up[@]}" --metrics-port 0; }
+  coproc UP { exec ./bin/nacre up "${up[@]}" --port 0 --metrics-port 0; }
   local pid=$UP_PID from=${UP[0]}
   while [[ -z "$ready" ]] && read -r line <&"$from"; do
     echo "$line"
@@ -232,6 +232,10 @@ counted() { # SAMPLE UP_ARGS... -- BENCH_ARGS...
   done
   [[ -n "$ready" ]] && ./bin/nacre bench --address "$coordinator" "${@:2}"
   code=$?
+  if ((code == 0 && ${#workers[@]} < 2)); then
+    echo "nacre: ${#workers[@]} workers said where their metrics are, not 2"
+    code=1
+  fi
   if ((code == 0)); then
     for line in "${workers[@]}"; do
       { exec 4<>"/dev/tcp/${line/://}" && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&4 &&

@@ -1,6 +1,8 @@
 #include "tests/kernels/cuda/emulation/stack_switch.h"
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #if defined(__x86_64__) && !defined(NACRE_IS_SANITIZED)
 
@@ -66,10 +68,11 @@ void PrepareTurn(char* stack, size_t bytes, void (*run)(), Turn* turn) {
 void SwitchTurns(Turn* from, Turn* to) {
   if (_setjmp(from->at) != 0) return;
   if (to->begin == nullptr) _longjmp(to->at, 1);
-  static ucontext_t begin;
-  begin = *to->begin;
-  to->begin = nullptr;
-  setcontext(&begin);
+  // It points into itself, so it is not copied, and lives until the next
+  // begins.
+  static std::unique_ptr<ucontext_t> begin;
+  begin = std::move(to->begin);
+  setcontext(begin.get());
 }
 
 }  // namespace nacre::kernels::cuda::emulation
