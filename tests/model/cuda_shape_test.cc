@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<kernels::Backend>> MakeBackend(
   return kernels::CreateBackend(options);
 }
 
-Logits Run(kernels::Backend& backend) {
+Logits LogitsOn(kernels::Backend& backend) {
   backend.BindComputeThread();
   const RandomLlama llama(kShape, kernels::DType::kBF16);
   const auto model = llama.Load(&backend, {int64_t{64} << 20, {}});
@@ -99,8 +99,8 @@ TEST_P(CudaShapeTest, IsNearTheReference) {
   if (!cuda.ok()) GTEST_SKIP() << cuda.status();
   const auto reference = MakeBackend("reference", GetParam());
   ASSERT_TRUE(reference.ok()) << reference.status();
-  const Logits actual = Run(**cuda);
-  const Logits expected = Run(**reference);
+  const Logits actual = LogitsOn(**cuda);
+  const Logits expected = LogitsOn(**reference);
   ExpectNear(actual.prompt, expected.prompt);
   ExpectNear(actual.steps, expected.steps);
 }
