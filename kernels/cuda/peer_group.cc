@@ -96,7 +96,7 @@ absl::StatusOr<std::shared_ptr<PeerGroup>> PeerGroup::Make(
     peers.late = group->words_->late[rank];
     peers.stop = &group->words_->stop;
     peers.limit =
-        static_cast<uint64_t>(std::chrono::nanoseconds(options.limit).count());
+        static_cast<int64_t>(std::chrono::nanoseconds(options.limit).count());
   }
   return group;
 }

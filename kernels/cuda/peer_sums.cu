@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kVectorValues = 4;
 constexpr int kLeastBlockValues = kVectorValues * kPeerThreads;
-constexpr uint64_t kLookEvery = 50'000;  // ns, at the time and the host's word
+constexpr int64_t kLookEvery = 50'000;  // ns, at the time and the host's word
 
 // Which values of a call a block has, and where they lie for its peers.
 struct PeerBlock {
@@ -40,6 +40,11 @@ __device__ __forceinline__ bool BeginBlock(const Peers& peers, size_t count,
   return own.ended == 0;
 }
 
+// Signed: a GPU's time may go back a little, which is then not long ago.
+__device__ __forceinline__ int64_t Since(uint64_t then, uint64_t now) {
+  return static_cast<int64_t>(now - then);
+}
+
 // False: not in time.
 __device__ __forceinline__ bool WaitForPeer(const Peers& peers, int peer,
                                             unsigned call) {
@@ -49,10 +54,10 @@ __device__ __forceinline__ bool WaitForPeer(const Peers& peers, int peer,
   uint64_t looked = begin;
   while (!HasCome(flag, call)) {
     const uint64_t now = Nanoseconds();
-    if (now - looked < kLookEvery) continue;
+    if (Since(looked, now) < kLookEvery) continue;
     looked = now;
     if (HostSays(peers.stop)) return false;
-    if (now - begin < peers.limit) continue;
+    if (Since(begin, now) < peers.limit) continue;
     TellHost(peers.late + peer);
     return false;
   }

@@ -57,7 +57,7 @@ struct Peers {
   // what ends all waits when the host sets it.
   unsigned* late = nullptr;
   const unsigned* stop = nullptr;
-  uint64_t limit = 0;  // ns
+  int64_t limit = 0;  // ns
 
   friend bool operator==(const Peers&, const Peers&) = default;
 };

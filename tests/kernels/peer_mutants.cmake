@@ -43,7 +43,7 @@ nacre_mutant(columns_of_ranks_swapped kernels/cuda/peer_sums.cu
 
 # -------------------------------------------------------------------- the ends
 nacre_mutant(waits_without_a_limit kernels/cuda/peer_sums.cu
-  [[now - begin < peers.limit]] [[true]])
+  [[Since(begin, now) < peers.limit]] [[true]])
 nacre_mutant_statement(waits_whatever_the_host_says kernels/cuda/peer_sums.cu
   [[    if (HostSays(peers.stop)) return false;]] [[]])
 nacre_mutant_statement(host_not_told_who_is_late kernels/cuda/peer_sums.cu
