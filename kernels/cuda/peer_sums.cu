@@ -37,7 +37,8 @@ __device__ __forceinline__ bool BeginBlock(const Peers& peers, size_t count,
   const size_t left = count - block->first;
   block->size =
       left < static_cast<size_t>(each) ? static_cast<int>(left) : each;
-  return own.ended == 0;
+  // Another block may set it meanwhile: the threads of one must agree.
+  return __syncthreads_or(own.ended != 0) == 0;
 }
 
 // Signed: a GPU's time may go back a little, which is then not long ago.

@@ -49,4 +49,4 @@ nacre_mutant_statement(waits_whatever_the_host_says kernels/cuda/peer_sums.cu
 nacre_mutant_statement(host_not_told_who_is_late kernels/cuda/peer_sums.cu
   [[    TellHost(peers.late + peer);]] [[]])
 nacre_mutant(each_call_waits_again kernels/cuda/peer_sums.cu
-  [[own.ended == 0]] [[true]])
+  [[own.ended != 0]] [[false]])

@@ -66,6 +66,9 @@ inline float __shfl_xor_sync(unsigned, float value, int distance) {
       static_cast<uint32_t>(nacre::kernels::cuda::emulation::ShuffleXor(
           uint64_t{__float_as_uint(value)}, distance)));
 }
+inline int __syncthreads_or(int predicate) {
+  return nacre::kernels::cuda::emulation::BlockBarrierOr(predicate != 0);
+}
 inline int __any_sync(unsigned, int predicate) {
   uint64_t any = predicate != 0;
   for (int distance = 16; distance > 0; distance /= 2) {

@@ -285,6 +285,15 @@ void BlockBarrier() {
   Yield();
 }
 
+bool BlockBarrierOr(bool predicate) {
+  const int64_t target = Target(block->arrived + 1, block->threads);
+  BlockState::Vote& vote = block->votes[target / block->threads % 2];
+  if (vote.target != target) vote = {target, false};
+  vote.any |= predicate;
+  BlockBarrier();
+  return vote.any;
+}
+
 void GroupBarrier(int group, int threads) {
   if (group < 0 || group >= kMostGroups || current / threads != group) {
     Die("a thread at the barrier of a group that is not its own");

@@ -71,6 +71,8 @@ class Block {
 int Thread();
 void WarpBarrier();
 void BlockBarrier();
+// Whether `predicate` is true of any thread.
+bool BlockBarrierOr(bool predicate);
 // Of the first or the second `threads` threads (whole warps).
 void GroupBarrier(int group, int threads);
 // A store to memory (`bytes` up to 8) that other blocks of the launch are to

@@ -135,11 +135,18 @@ inline std::array<CopiedVector, (256 << 10) / kCopyBytes> copied;
 inline int64_t blocks_so_far = 0;
 
 struct BlockState {
+  // Of a barrier, which opens at so many arrivals.
+  struct Vote {
+    int64_t target = 0;
+    bool any = false;
+  };
+
   const std::function<void()>* body;
   BlockRules rules;
   int threads;
   bool previous_is_done = false;
   int64_t arrived = 0;
+  std::array<Vote, 2> votes = {};  // of the last barrier and the one before
   std::array<Group, kMostGroups> groups = {};
   std::vector<Warp> warps;
   std::map<int, std::vector<IssuedProduct>> issued;  // by warpgroups
