@@ -354,6 +354,13 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   return status;
 }
 
+// Before the first call of CUDA, and before there are threads.
+void LoadKernelsAtOnce(const WorkerOptions& options) {
+  if (options.compute.backend.rank_transport != "peer") return;
+  // To load one in a step may wait for a GPU, which waits for this rank.
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+}
+
 }  // namespace
 
 int RunWorker(int argc, char** argv, const WorkerProgram& program) {
@@ -373,6 +380,7 @@ int RunWorker(int argc, char** argv, const WorkerProgram& program) {
   }
   if (status.ok()) status = Validate(options);
   if (status.ok() && program.check != nullptr) status = program.check(options);
+  LoadKernelsAtOnce(options);
   if (status.ok()) status = Serve(options, program);
   if (!status.ok()) {
     PrintFailure(program.name, status);
