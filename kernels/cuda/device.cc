@@ -1,8 +1,10 @@
 #include "kernels/cuda/device.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
@@ -11,6 +13,7 @@ namespace nacre::kernels::cuda {
 namespace {
 
 constexpr int kLeastMajor = 8;  // compute capability
+constexpr size_t kLeastKept = 64 << 10;
 
 absl::StatusCode CodeOf(cudaError_t error) {
   switch (error) {
@@ -57,10 +60,15 @@ class DeviceBuffer : public Buffer {
 
 class PinnedBuffer : public Buffer {
  public:
-  PinnedBuffer(int device, void* data, size_t bytes)
-      : device_(device), data_(data), bytes_(bytes) {}
+  // `kept`: where its memory goes; null: it is freed.
+  PinnedBuffer(int device, void* data, size_t bytes, std::vector<void*>* kept)
+      : device_(device), data_(data), bytes_(bytes), kept_(kept) {}
   // An error is ignored: no caller could act on it.
   ~PinnedBuffer() override {
+    if (kept_ != nullptr) {
+      kept_->push_back(data_);
+      return;
+    }
     cudaSetDevice(device_);
     cudaFreeHost(data_);
   }
@@ -74,6 +82,7 @@ class PinnedBuffer : public Buffer {
   const int device_;
   void* const data_;
   const size_t bytes_;
+  std::vector<void*>* const kept_;
 };
 
 // "13.0" of CUDA's 13000.
@@ -155,6 +164,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(
 Device::~Device() {
   if (queue_.stream == nullptr) return;
   cudaSetDevice(index_);
+  for (void* const memory : kept_pinned_) cudaFreeHost(memory);
   for (const cudaEvent_t mark : marks_) {
     if (mark != nullptr) cudaEventDestroy(mark);
   }
@@ -237,6 +247,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> Device::Allocate(size_t bytes) {
 
 absl::StatusOr<std::unique_ptr<Buffer>> Device::AllocatePinned(size_t bytes) {
   void* data = nullptr;
+  if (keeps_pinned_) bytes = std::bit_ceil(std::max(bytes, kLeastKept));
   cudaError_t error = cudaSetDevice(index_);
   if (error == cudaSuccess) {
     error = cudaMallocHost(&data, std::max<size_t>(bytes, 1));
@@ -246,7 +257,8 @@ absl::StatusOr<std::unique_ptr<Buffer>> Device::AllocatePinned(size_t bytes) {
     return ToStatus(error, absl::StrCat(bytes, " bytes of pinned memory"));
   }
   std::memset(data, 0, bytes);
-  return std::make_unique<PinnedBuffer>(index_, data, bytes);
+  return std::make_unique<PinnedBuffer>(
+      index_, data, bytes, keeps_pinned_ ? &kept_pinned_ : nullptr);
 }
 
 bool Device::Grow(size_t bytes, std::unique_ptr<Buffer>* buffer) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -79,6 +80,10 @@ class Device {
   // Zeroed host memory that copies to and from the device need not wait for.
   // RESOURCE_EXHAUSTED with the bytes wanted.
   absl::StatusOr<std::unique_ptr<Buffer>> AllocatePinned(size_t bytes);
+  // From here on what AllocatePinned gives is a power of two, and is freed when
+  // the device goes: to free it may wait for the kernels of other devices. A
+  // buffer that grows so keeps less than it has. The buffers die before that.
+  void KeepPinned() { keeps_pinned_ = true; }
 
   // From here to EndStep kernels are recorded, and queued together before
   // anything else is. `steps` outlives the step.
@@ -114,6 +119,8 @@ class Device {
   const int index_;
   const int64_t max_bytes_;
   int64_t used_bytes_ = 0;  // of the buffers there are
+  bool keeps_pinned_ = false;
+  std::vector<void*> kept_pinned_;  // of buffers that are gone
   std::string name_;
   int major_ = 0;
   int minor_ = 0;

@@ -187,6 +187,25 @@ TEST_F(DeviceTest, GrowsAndKeepsTheErrorWhereItCannot) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(DeviceTest, KeepsHostMemoryOfBuffersThatAreGone) {
+  auto device = Device::Open(0);
+  ASSERT_TRUE(device.ok());
+  (*device)->KeepPinned();
+  auto buffer = (*device)->AllocatePinned(100'000);
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_EQ((*buffer)->size_bytes(), size_t{128} << 10);
+  auto* const data = static_cast<char*>((*buffer)->data());
+  EXPECT_EQ(data[99'999], 0);
+  data[99'999] = 'x';
+  buffer->reset();
+  // Of memory that is freed a sanitizer tells.
+  EXPECT_EQ(data[99'999], 'x');
+  const auto other = (*device)->AllocatePinned(1);
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ((*other)->size_bytes(), size_t{64} << 10);
+  EXPECT_NE((*other)->data(), data);
+}
+
 TEST_F(DeviceTest, GivesZeroedHostMemoryOrSaysHowMuchItWas) {
   auto device = Device::Open(0);
   ASSERT_TRUE(device.ok());
