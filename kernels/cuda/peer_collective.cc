@@ -73,10 +73,15 @@ absl::Status PeerCollective::Gather(const float* part, int rows, int cols,
 
 namespace {
 
-// That a sum has, exactly: of each value and rank another one.
+// Of each call, rank and value another one; sums of them are exact. The calls
+// use each of the two places twice.
+constexpr int kGreetings = 4;  // calls
 constexpr size_t kGreeting = 1000;
+constexpr size_t kGreetingBytes = kGreetings * kGreeting * sizeof(float);
 float GreetingOf(int rank, size_t i) {
-  return static_cast<float>((rank + 1) * 10'000 + static_cast<int>(i));
+  const size_t call = i / kGreeting;
+  return static_cast<float>(call * 100'000 + i % kGreeting) +
+         static_cast<float>((rank + 1) * 10'000);
 }
 
 struct Greeting {
@@ -84,20 +89,25 @@ struct Greeting {
   std::unique_ptr<Buffer> sum;
 };
 
-absl::Status Greet(CudaMemory* backend, Collective* rank, Greeting* greeting) {
+absl::Status PrepareGreeting(CudaMemory* backend, int rank,
+                             Greeting* greeting) {
   backend->BindComputeThread();
   std::vector<float> values;
-  for (size_t i = 0; i < kGreeting; ++i) {
-    values.push_back(GreetingOf(rank->rank(), i));
+  for (size_t i = 0; i < kGreetings * kGreeting; ++i) {
+    values.push_back(GreetingOf(rank, i));
   }
-  const size_t bytes = kGreeting * sizeof(float);
-  NACRE_ASSIGN_OR_RETURN(greeting->part, backend->Allocate(bytes));
-  NACRE_ASSIGN_OR_RETURN(greeting->sum, backend->Allocate(bytes));
-  backend->CopyFromHost(values.data(), bytes, greeting->part->data());
-  // In both places.
-  for (int i = 0; i < 2; ++i) {
-    NACRE_RETURN_IF_ERROR(rank->AllReduce(greeting->part->f32(), kGreeting,
-                                          greeting->sum->f32()));
+  NACRE_ASSIGN_OR_RETURN(greeting->part, backend->Allocate(kGreetingBytes));
+  NACRE_ASSIGN_OR_RETURN(greeting->sum, backend->Allocate(kGreetingBytes));
+  backend->CopyFromHost(values.data(), kGreetingBytes, greeting->part->data());
+  return backend->Synchronize();
+}
+
+absl::Status Greet(CudaMemory* backend, Collective* rank,
+                   const Greeting& greeting) {
+  backend->BindComputeThread();
+  for (size_t i = 0; i < kGreetings * kGreeting; i += kGreeting) {
+    NACRE_RETURN_IF_ERROR(rank->AllReduce(greeting.part->f32() + i, kGreeting,
+                                          greeting.sum->f32() + i));
   }
   return absl::OkStatus();
 }
@@ -105,12 +115,11 @@ absl::Status Greet(CudaMemory* backend, Collective* rank, Greeting* greeting) {
 absl::Status CheckGreeting(CudaMemory* backend, Collective* rank,
                            const Greeting& greeting) {
   backend->BindComputeThread();
-  std::vector<float> sums(kGreeting);
-  backend->CopyToHost(greeting.sum->data(), kGreeting * sizeof(float),
-                      sums.data());
+  std::vector<float> sums(kGreetings * kGreeting);
+  backend->CopyToHost(greeting.sum->data(), kGreetingBytes, sums.data());
   NACRE_RETURN_IF_ERROR(backend->Synchronize());
   NACRE_RETURN_IF_ERROR(rank->Outcome());
-  for (size_t i = 0; i < kGreeting; ++i) {
+  for (size_t i = 0; i < sums.size(); ++i) {
     float expected = 0;
     for (int other = 0; other < rank->ranks(); ++other) {
       expected += GreetingOf(other, i);
@@ -130,7 +139,12 @@ absl::Status GreetAll(absl::Span<CudaMemory* const> backends,
   std::vector<Greeting> greetings(ranks.size());
   absl::Status status;
   for (size_t rank = 0; rank < ranks.size() && status.ok(); ++rank) {
-    status = Greet(backends[rank], ranks[rank].get(), &greetings[rank]);
+    status = PrepareGreeting(backends[rank], static_cast<int>(rank),
+                             &greetings[rank]);
+  }
+  // What allocates or uploads may wait for a GPU that waits for this one.
+  for (size_t rank = 0; rank < ranks.size() && status.ok(); ++rank) {
+    status = Greet(backends[rank], ranks[rank].get(), greetings[rank]);
   }
   for (size_t rank = 0; rank < ranks.size() && status.ok(); ++rank) {
     status = CheckGreeting(backends[rank], ranks[rank].get(), greetings[rank]);
@@ -157,6 +171,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakePeerCollectives(
                          cuda::PeerGroup::Make(devices, ranks, options));
   std::vector<std::unique_ptr<Collective>> made;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank]->device().KeepPinned();
     made.push_back(std::make_unique<cuda::PeerCollective>(
         group, static_cast<int>(rank), ranks[rank],
         std::make_unique<StagedCollective>(hosts[rank].get(), ranks[rank])));
