@@ -254,8 +254,9 @@ TEST_F(PeerCollectiveTest, DevicesWaitForEachOther) {
 
 // A kernel that starts before the one before it is done must wait for it.
 TEST_F(PeerCollectiveTest, ASumThatDoesNotWaitForItsPartIsNoticed) {
-  const auto sums = [] {
-    Ranks ranks(2);
+  const auto sums = [](const void* late) {
+    Ranks ranks(2);  // who notice it, too
+    emulation::settings.late_wait = late;
     return Steps(ranks, 3);
   };
   emulation::counts.kernels.clear();
@@ -264,10 +265,9 @@ TEST_F(PeerCollectiveTest, ASumThatDoesNotWaitForItsPartIsNoticed) {
   }
   ASSERT_EQ(emulation::counts.kernels.size(), 1u);
   const void* const kernel = *emulation::counts.kernels.begin();
-  const std::vector<Values> expected = sums();
-  EXPECT_EQ(sums(), expected);
-  emulation::settings.late_wait = kernel;
-  EXPECT_NE(sums(), expected);
+  const std::vector<Values> expected = sums(nullptr);
+  EXPECT_EQ(sums(nullptr), expected);
+  EXPECT_NE(sums(kernel), expected);
 }
 
 // Neither the host waits for who is late, nor what it queues next.
