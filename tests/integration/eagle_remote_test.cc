@@ -16,8 +16,10 @@ namespace {
 const std::vector<std::string> kDraft = {"--model", NACRE_MODELS "/eagle",
                                          "--target-tokenizer",
                                          NACRE_MODELS "/target"};
-const std::vector<std::string> kTarget = {"--publish-features",
-                                          NACRE_MODELS "/eagle"};
+// Steps of which a draft has the features before an answer is over, also on a
+// fast machine.
+const std::vector<std::string> kTarget = {
+    "--publish-features", NACRE_MODELS "/eagle", "--step-time", "1:2,64:4"};
 
 class EagleRemoteTest : public ProxiedPairTest {};
 
@@ -69,7 +71,7 @@ TEST_F(EagleRemoteTest, ALostChannelCostsNoToken) {
 // what the target has kept since its beginning.
 TEST_F(EagleRemoteTest, AnotherDraftTakesOverInTheMiddle) {
   std::vector<std::string> target = kTarget;
-  target.insert(target.end(), {"--step-time", "1:5"});
+  target.back() = "1:5";
   Start(kDraft, target);
   processes_->StartWorker("other", "draft");
   processes_->AwaitReady(3);
