@@ -214,7 +214,7 @@ own_draft() { # COMMAND...
 # `nacre bench` with workers that are asked for /metrics afterwards: each must
 # have a sample above 0 that begins so.
 counted() { # SAMPLE UP_ARGS... -- BENCH_ARGS...
-  local sample=$1 line code coordinator= ready= up=() workers=()
+  local sample=$1 line code coordinator='' ready='' up=() workers=()
   shift
   while [[ "$1" != -- ]]; do
     up+=("$1")
