@@ -23,7 +23,7 @@ void PeerCollective::Abort(const absl::Status& reason) {
 }
 
 absl::Status PeerCollective::Outcome() {
-  const absl::Status status = group_->Look(rank_);
+  absl::Status status = group_->Look(rank_);
   if (status.ok()) return others_->Outcome();
   others_->Abort(status);
   return status;
