@@ -22,6 +22,7 @@
 #include "kernels/staged_collective.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/kernels/cuda/load_nccl_of_tests.h"
+#include "tests/kernels/device_values.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/kernels/rank_threads.h"
 
@@ -67,19 +68,6 @@ std::string NewId() {
   const NcclGroup::Rank rank = OnDevice(0);
   EXPECT_TRUE(rank.api->BindThread().ok());
   return *rank.api->GetUniqueId();
-}
-
-std::unique_ptr<Buffer> ToDevice(Backend* backend, const Values& values) {
-  auto buffer = *backend->Allocate(values.size() * sizeof(float));
-  backend->CopyFromHost(values.data(), values.size() * sizeof(float),
-                        buffer->data());
-  return buffer;
-}
-
-Values ToHost(Backend* backend, Buffer* buffer) {
-  Values values(buffer->size_bytes() / sizeof(float));
-  backend->CopyToHost(buffer->data(), buffer->size_bytes(), values.data());
-  return values;
 }
 
 // One rank with what it computes on.

@@ -21,6 +21,7 @@
 #include "kernels/shared_memory_collective.h"
 #include "kernels/staged_collective.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/kernels/device_values.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/kernels/rank_threads.h"
 
@@ -48,19 +49,6 @@ class PeerCollectiveTest : public ::testing::Test {
     emulation::ResetDevice();
   }
 };
-
-std::unique_ptr<Buffer> ToDevice(Backend* backend, const Values& values) {
-  auto buffer = *backend->Allocate(values.size() * sizeof(float));
-  backend->CopyFromHost(values.data(), values.size() * sizeof(float),
-                        buffer->data());
-  return buffer;
-}
-
-Values ToHost(Backend* backend, Buffer* buffer) {
-  Values values(buffer->size_bytes() / sizeof(float));
-  backend->CopyToHost(buffer->data(), buffer->size_bytes(), values.data());
-  return values;
-}
 
 enum class By { kPeers, kHost };
 
@@ -270,7 +258,8 @@ TEST_F(PeerCollectiveTest, ASumThatDoesNotWaitForItsPartIsNoticed) {
   EXPECT_NE(sums(kernel), expected);
 }
 
-// Neither the host waits for who is late, nor what it queues next.
+// When a rank is late, devices wait for it. The host does not, and it can queue
+// the next step.
 TEST_F(PeerCollectiveTest, LateRanksAreWaitedForByTheDevicesAlone) {
   constexpr int kCount = 50;
   Ranks ranks(4);

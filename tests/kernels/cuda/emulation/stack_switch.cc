@@ -6,8 +6,9 @@
 
 #if defined(__x86_64__) && !defined(NACRE_IS_SANITIZED)
 
-// What a called function must keep goes onto the stack. At the end a jump: that
-// a return goes where nobody called from, no processor predicts.
+// Saves on the stack the registers that a called function must keep. It ends
+// with a jump, not a return: processors predict that a return goes to its
+// caller, and here it would not.
 extern "C" void NacreSwitchStacks(void** from, void* const* to);
 asm(R"(
   .text
