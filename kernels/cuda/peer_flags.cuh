@@ -1,7 +1,7 @@
 // What GPUs that read each other's memory say to each other: flags that only
 // grow, at the scope of the system. A block writes, passes a barrier, and then
-// sets its flag by a release. A block that reads the flag by an acquire sees all
-// these writes.
+// sets its flag by a release. A block that reads the flag by an acquire sees
+// all these writes.
 
 #ifndef KERNELS_CUDA_PEER_FLAGS_CUH_
 #define KERNELS_CUDA_PEER_FLAGS_CUH_
