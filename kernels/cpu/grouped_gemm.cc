@@ -71,6 +71,10 @@ struct Steps {
   VF32 by_place[kChunkInputs];
   VF32 offset;
   float zero;
+
+  // Constructors of what has vectors are written out: GCC may compile implicit
+  // ones for another CPU than this file's.
+  HWY_INLINE Steps() {}
 };
 
 HWY_INLINE VF32 LoadHalves(const char* from) {
@@ -134,6 +138,8 @@ HWY_INLINE Steps LoadSteps(const GroupedPiece& piece, int group,
 struct Chunk {
   VU32 low;   // the first one is the lowest
   VU32 high;  // the bits above, where they belong
+
+  HWY_INLINE Chunk() {}
 };
 
 // The weights of an input.
@@ -183,6 +189,8 @@ struct AddToSums {
   static constexpr int kVectors = kRows <= 2 ? 2 : 1;
   const float* x;
   VF32 sums[kVectors][kRows];
+
+  HWY_INLINE explicit AddToSums(const float* inputs) : x(inputs) {}
 
   HWY_INLINE void Take(int input, int vector, VF32 weights) {
     for (int row = 0; row < kRows; ++row) {
@@ -281,8 +289,7 @@ void Add(const GroupedPiece& piece, const float* x, float* sums) {
   const size_t lanes = FloatLanes();
   for (int i = 0; i < kUnitVectors;
        i += Sink::kVectors, sums += Sink::kVectors * lanes) {
-    Sink sink;
-    sink.x = x;
+    Sink sink(x);
     for (int v = 0; v < Sink::kVectors; ++v) {
       for (int row = 0; row < kRows; ++row) {
         sink.sums[v][row] =
