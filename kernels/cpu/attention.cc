@@ -94,6 +94,18 @@ struct TileSpan {
   }
 };
 
+// out[i] = x[i] * factor
+void MultiplyBy(float factor, const float* x, size_t count, float* out) {
+  const F32 df;
+  const size_t lanes = FloatLanes();
+  const VF32 by = hn::Set(df, factor);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(df, x + i), by), df, out + i);
+  }
+  for (; i < count; ++i) out[i] = x[i] * factor;
+}
+
 // `width`: SplitKv's.
 TileSpan Begin(const AttentionTile& tile, const AttentionRule& rule,
                size_t head_dim, size_t width, TileState* s) {
@@ -101,14 +113,13 @@ TileSpan Begin(const AttentionTile& tile, const AttentionRule& rule,
   const size_t padded = (width + chunk - 1) / chunk * chunk;
   TileSpan span;
   std::fill_n(s->sums, padded * tile.count, 0.0f);
-  std::fill(s->q + head_dim * tile.count, s->q + width * tile.count, 0.0f);
   std::fill_n(s->normalizer, tile.count * FloatLanes(), 0.0f);
   std::fill(std::begin(s->rescale), std::end(s->rescale), 0.0f);
   for (int i = 0; i < tile.count; ++i) {
     const AttentionQuery& query = tile.queries[i];
-    for (size_t d = 0; d < head_dim; ++d) {
-      s->q[d * tile.count + i] = query.q[d] * (rule.scale * kLog2E);
-    }
+    float* const q = s->q + i * kQueryStride;
+    MultiplyBy(rule.scale * kLog2E, query.q, head_dim, q);
+    std::fill(q + head_dim, q + width, 0.0f);
     s->maximum[i] = -std::numeric_limits<float>::infinity();
     span.first = std::min(span.first, rule.First(query.position));
     span.last = std::max(span.last, query.position);
@@ -125,12 +136,14 @@ void WeighSplit(const AttentionTile& tile, const AttentionRule& rule,
     s->end[i] = std::clamp(position + 1 - begin, 0, kSplit);
     if (s->first[i] >= s->end[i]) s->first[i] = s->end[i] = 0;
   }
-  Scores<Kv, kQueries>(kv, s->q, &fetch, s->scores);
+  const int end = *std::max_element(s->end, s->end + kQueries);
+  const int quarters = (end + kQuarter - 1) / kQuarter;
+  Scores<Kv, kQueries>(kv, quarters, s->q, &fetch, s->scores);
   if constexpr (Kv::kHasScales) ScaleScores<kQueries>(kv.key_scales, s->scores);
   if (rule.soft_cap > 0) {
     CapScores<kQueries>(rule.soft_cap * kLog2E, s->scores);
   }
-  Weigh<kQueries>(&fetch, s);
+  Weigh<kQueries>(quarters, &fetch, s);
   // The sum of the weights is taken.
   if constexpr (Kv::kHasScales) {
     ScaleScores<kQueries>(kv.value_scales, s->scores);
@@ -153,7 +166,11 @@ void End(const AttentionTile& tile, size_t head_dim, const TileState& s) {
       }
       float* const out = tile.queries[i].out + d;
       const size_t count = std::min(chunk, head_dim - d);
-      for (size_t k = 0; k < count; ++k) out[k] = placed[Place<Kv>(k)];
+      if constexpr (Kv::kPerWord == 1) {
+        std::copy_n(placed, count, out);
+      } else {
+        for (size_t k = 0; k < count; ++k) out[k] = placed[Place<Kv>(k)];
+      }
     }
   }
 }

@@ -43,9 +43,13 @@ static_assert(kTileQueries <= kMaxAttentionTile);
 // different offsets of a cache line.
 constexpr size_t kScoreStride = kSplit + 4;
 
+// The same for queries.
+constexpr size_t kQueryStride = kMaxHeadDim + 4;
+
 // What a tile has computed so far. Scores are logarithms to base 2.
 struct TileState {
-  HWY_ALIGN float q[kTileQueries * kMaxHeadDim];  // [head_dim, queries], scaled
+  HWY_ALIGN float
+      q[kTileQueries * kQueryStride];  // [queries, head_dim], scaled
   // [chunks, queries, kVectors of the chunk], in the order of Place
   HWY_ALIGN float sums[kTileQueries * kMaxHeadDim];
   HWY_ALIGN float scores[kTileQueries * kScoreStride];  // of one split

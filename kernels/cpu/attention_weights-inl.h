@@ -28,13 +28,61 @@ HWY_INLINE void AddKeys(const char* key0, const char* key1, const char* key2,
   const VF32 k[kVectors] = {
       Kv::Part(LoadWords(key0), kPart), Kv::Part(LoadWords(key1), kPart),
       Kv::Part(LoadWords(key2), kPart), Kv::Part(LoadWords(key3), kPart)};
-  MultiplyAdd(k, q + kPart * kQueries, 1, sums);
+  MultiplyAdd(k, q + kPart, kQueryStride, sums);
 }
 
-// scores[i, p] = q[i] . keys[p] for all positions of the split; for those that
-// lie in no block, whatever.
+// sums[i] += q[i] times part kPart of a word.
+template <class Kv, size_t kPart, int kQueries>
+HWY_INLINE void AddKey(VWords words, const float* q, VF32 (&sums)[kQueries]) {
+  const VF32 k = Kv::Part(words, kPart);
+  HWY_UNROLL(6)
+  for (int i = 0; i < kQueries; ++i) {
+    const VF32 factor = hn::Set(F32(), q[i * kQueryStride + kPart]);
+    sums[i] = hn::MulAdd(k, factor, sums[i]);
+  }
+}
+
+// Scores of one quarter alone, with the bits of them all: of the last split of
+// a short text most would be for nothing.
 template <class Kv, int kQueries>
-void Scores(const SplitKv& kv, const float* q, Fetch* fetch, float* scores) {
+void ScoresOfQuarter(const SplitKv& kv, int quarter, const float* q,
+                     float* scores) {
+  const F32 df;
+  const size_t stride = kv.block_size * sizeof(uint32_t);
+  for (size_t p = 0; p < kQuarter; p += FloatLanes()) {
+    const char* key = kv.keys[quarter] + p * sizeof(uint32_t);
+    VF32 sums[kQueries];
+    HWY_UNROLL(6)
+    for (int i = 0; i < kQueries; ++i) sums[i] = hn::Zero(df);
+    for (size_t d = 0; d < kv.width; d += Kv::kPerWord, key += stride) {
+      const VWords words = LoadWords(key);
+      AddKey<Kv, 0>(words, q + d, sums);
+      if constexpr (Kv::kPerWord >= 2) AddKey<Kv, 1>(words, q + d, sums);
+      if constexpr (Kv::kPerWord == 4) {
+        AddKey<Kv, 2>(words, q + d, sums);
+        AddKey<Kv, 3>(words, q + d, sums);
+      }
+    }
+    float* const to = scores + static_cast<size_t>(quarter) * kQuarter + p;
+    HWY_UNROLL(6)
+    for (int i = 0; i < kQueries; ++i) {
+      hn::StoreU(sums[i], df, to + i * kScoreStride);
+    }
+  }
+}
+
+// scores[i, p] = q[i] . keys[p] for all positions of the split, or for those of
+// its first quarters where `quarters` is less than all; for those that lie in
+// no block, whatever.
+template <class Kv, int kQueries>
+void Scores(const SplitKv& kv, int quarters, const float* q, Fetch* fetch,
+            float* scores) {
+  if (quarters <= kQuarters / 2) {
+    for (int quarter = 0; quarter < quarters; ++quarter) {
+      ScoresOfQuarter<Kv, kQueries>(kv, quarter, q, scores);
+    }
+    return;
+  }
   const int lanes = static_cast<int>(FloatLanes());
   const size_t stride = kv.block_size * sizeof(uint32_t);
   const Fetch ahead = *fetch;
@@ -54,17 +102,17 @@ void Scores(const SplitKv& kv, const float* q, Fetch* fetch, float* scores) {
                                 Kv::Part(LoadWords(key1 + offset), 0),
                                 Kv::Part(LoadWords(key2 + offset), 0),
                                 Kv::Part(LoadWords(key3 + offset), 0)};
-      MultiplyAdd(k, q + d * kQueries, 1, sums);
+      MultiplyAdd(k, q + d, kQueryStride, sums);
       // Each part loads again: registers are short.
       if constexpr (Kv::kPerWord >= 2) {
         AddKeys<Kv, 1>(key0 + offset, key1 + offset, key2 + offset,
-                       key3 + offset, q + d * kQueries, sums);
+                       key3 + offset, q + d, sums);
       }
       if constexpr (Kv::kPerWord == 4) {
         AddKeys<Kv, 2>(key0 + offset, key1 + offset, key2 + offset,
-                       key3 + offset, q + d * kQueries, sums);
+                       key3 + offset, q + d, sums);
         AddKeys<Kv, 3>(key0 + offset, key1 + offset, key2 + offset,
-                       key3 + offset, q + d * kQueries, sums);
+                       key3 + offset, q + d, sums);
       }
       offset += stride;
     }
@@ -124,11 +172,13 @@ void CapScores(float cap, float* scores) {
 }
 
 // Turns scores into weights 2^(score - maximum), with the running maximum;
-// those of positions that a query does not attend to into 0.
+// those of positions that a query does not attend to into 0. Quarters after the
+// first `quarters`, to which none does, are left out.
 template <int kQueries>
-void Weigh(Fetch* fetch, TileState* s) {
+void Weigh(int quarters, Fetch* fetch, TileState* s) {
   const F32 df;
   const size_t lanes = FloatLanes();
+  const size_t positions = static_cast<size_t>(quarters) * kQuarter;
   const Fetch ahead = *fetch;
   size_t ahead_offset = 0;
   for (int i = 0; i < kQueries; ++i) {
@@ -136,9 +186,9 @@ void Weigh(Fetch* fetch, TileState* s) {
     const float before = s->maximum[i];
     constexpr float kNothing = -std::numeric_limits<float>::infinity();
     std::fill(scores, scores + s->first[i], kNothing);
-    std::fill(scores + s->end[i], scores + kSplit, kNothing);
+    std::fill(scores + s->end[i], scores + positions, kNothing);
     VF32 largest = hn::Set(df, before);
-    for (size_t p = 0; p < kSplit; p += lanes) {
+    for (size_t p = 0; p < positions; p += lanes) {
       largest = hn::Max(largest, hn::LoadU(df, scores + p));
     }
     s->maximum[i] = hn::GetLane(hn::MaxOfLanes(df, largest));
@@ -156,7 +206,7 @@ void Weigh(Fetch* fetch, TileState* s) {
     const VF32 maximum = hn::Set(df, s->maximum[i]);
     VF32 sum = hn::Mul(hn::Load(df, s->normalizer + i * lanes),
                        hn::Set(df, s->rescale[i]));
-    for (size_t p = 0; p < kSplit; p += lanes) {
+    for (size_t p = 0; p < positions; p += lanes) {
       FetchLines(ahead, ahead_offset);
       ahead_offset += ahead.step;
       const VF32 weight = Exp2(hn::Sub(hn::LoadU(df, scores + p), maximum));

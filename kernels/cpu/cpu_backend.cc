@@ -8,10 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "kernels/cpu/attention_tiles.h"
 #include "kernels/cpu/dense_matrix.h"
 #include "kernels/cpu/grouped_matrix.h"
 #include "kernels/cpu/quantized_matrix.h"
-#include "kernels/cpu/row_tiling.h"
 #include "kernels/kv_address.h"
 #include "kernels/quantization.h"
 
@@ -254,61 +254,6 @@ void CpuBackend::StoreKv(const float* k, const float* v, int row_stride,
   }
 }
 
-// Queries that read the same keys and values: rows that follow each other in
-// one session, and the query heads that share a KV head. A session's heads are
-// dealt to all threads, and a thread's go through its blocks together.
-void CpuBackend::MakeAttentionTiles(const float* q, int q_stride, int num_heads,
-                                    absl::Span<const RowContext> contexts,
-                                    const KvLayer& layer, float* out) {
-  const int heads_per_kv_head = num_heads / layer.num_kv_heads;
-  tiles_.clear();
-  for (size_t begin = 0, end; begin < contexts.size(); begin = end) {
-    end = begin + 1;
-    while (end < contexts.size() &&
-           contexts[end].block_table == contexts[begin].block_table) {
-      ++end;
-    }
-    const RowTiling queries(static_cast<int>(end - begin) * heads_per_kv_head,
-                            attention_.tile_queries);
-    const int total = queries.count * layer.num_kv_heads;
-    const int together =
-        std::min(kMaxAttentionTiles, (total - 1) / threads_.size() + 1);
-    const RowTiling parts(queries.count, together);
-    const RowTiling heads(layer.num_kv_heads,
-                          std::max(1, together / queries.count));
-    for (int part = 0; part < parts.count; ++part) {
-      for (int group = 0; group < heads.count; ++group) {
-        AttentionTiles& tiles = tiles_.emplace_back();
-        tiles.block_table = contexts[begin].block_table;
-        for (int head = heads.begin(group); head < heads.begin(group + 1);
-             ++head) {
-          for (int t = parts.begin(part); t < parts.begin(part + 1); ++t) {
-            AttentionTile& tile = tiles.tiles[tiles.count++];
-            tile.kv_head = head;
-            tile.count = queries.size(t);
-            for (int i = 0; i < tile.count; ++i) {
-              const int query = queries.begin(t) + i;
-              const size_t row = begin + query / heads_per_kv_head;
-              const int first_head = head * heads_per_kv_head;
-              const size_t q_head =
-                  static_cast<size_t>(first_head) + query % heads_per_kv_head;
-              tile.queries[i] = {
-                  q + row * q_stride + q_head * layer.head_dim,
-                  out + (row * num_heads + q_head) * layer.head_dim,
-                  contexts[row].position, contexts[row].tail_begin,
-                  contexts[row].tail_slots};
-              if (contexts[row].has_tail()) {
-                tiles.tail_begin =
-                    std::min(tiles.tail_begin, contexts[row].tail_begin);
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
 void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
                            const AttentionRule& rule,
                            absl::Span<const RowContext> contexts,
@@ -316,7 +261,9 @@ void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
   CheckKvLayer(layer);
   NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
               "query heads are no multiple of the KV heads");
-  MakeAttentionTiles(q, q_stride, num_heads, contexts, layer, out);
+  groups_.clear();
+  DealAttention({q, q_stride, num_heads, contexts, layer, out},
+                attention_.tile_queries, threads_.size(), &groups_);
   int64_t positions = 0;
   for (const RowContext& context : contexts) positions += context.position + 1;
   // In turns: later rows of a prompt have more to attend to.
@@ -325,8 +272,9 @@ void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
           ? 1
           : static_cast<size_t>(threads_.size());
   const auto run = [&](int thread) {
-    for (size_t i = static_cast<size_t>(thread); i < tiles_.size(); i += step) {
-      attention_.attend(tiles_[i], rule, layer);
+    for (size_t i = static_cast<size_t>(thread); i < groups_.size();
+         i += step) {
+      attention_.attend(groups_[i], rule, layer);
     }
   };
   if (step == 1) {

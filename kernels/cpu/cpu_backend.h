@@ -75,9 +75,6 @@ class CpuBackend : public HostBackend {
               absl::FunctionRef<void(int begin, int end)> task);
   // Whether the weights stay the integers that a file has (GroupedMatrix).
   bool KeepsGroups(absl::Span<const HostMatrix> parts) const;
-  void MakeAttentionTiles(const float* q, int q_stride, int num_heads,
-                          absl::Span<const RowContext> contexts,
-                          const KvLayer& layer, float* out);
 
   const std::vector<int> cpus_;
   const WeightType weight_type_;
@@ -89,7 +86,7 @@ class CpuBackend : public HostBackend {
   HostArena weights_;  // the memory of what Pack returns
   SavedWeights saved_;
 
-  std::vector<AttentionTiles> tiles_;  // of the current Attention
+  std::vector<AttentionTiles> groups_;  // of the current Attention
   // Packed activations of the current MatMul.
   hwy::AlignedFreeUniquePtr<char[]> activations_;
   size_t activations_size_ = 0;  // bytes

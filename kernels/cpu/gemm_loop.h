@@ -46,7 +46,7 @@ inline constexpr size_t kBlockBytes = size_t{256} << 10;
 
 // What a type of cells may have otherwise.
 struct CellDefaults {
-  // Weights of a chunk, in the level-1 cache.
+  // Weights of a chunk at most, in the level-1 cache.
   static constexpr size_t kChunkBytes = 12 << 10;
   // Whether a unit's place in y is fetched before it is multiplied: else
   // arithmetic of a few rows waits until stores have brought it.
@@ -117,7 +117,10 @@ struct GemmRuns {
   bool (*is_far)(int rows, int tiles) = nullptr;
 };
 
-// `cells` of a tile's activations: of many rows they come from afar.
+// Activations of so many bytes stay in the level-1 cache without it.
+inline constexpr size_t kNearRowBytes = 20 << 10;
+
+// Fetches `cells` of a tile's activations: of many rows they come from afar.
 template <class Cells>
 void FetchRows(const GemmArgs& args, const RowTiling& tiling, int tile,
                size_t first_cell, size_t cells) {
@@ -141,14 +144,39 @@ inline void FetchOutputs(const float* y, size_t rows, size_t stride,
   }
 }
 
+// Sums of a unit, of which `count` outputs exist, to rows of y.
+template <class Cells>
+HWY_INLINE void StoreUnit(const float* sums, size_t rows, size_t count,
+                          float* y, size_t stride) {
+  for (size_t row = 0; row < rows; ++row) {
+    Cells::StoreOutputs(sums + row * Cells::kUnitOutputs, count,
+                        y + row * stride);
+  }
+}
+
+// Cells of a chunk. Chunks are near-equal: a short one at the end would take
+// longer than its cells should.
+template <class Cells>
+size_t ChunkCells(size_t cells) {
+  const size_t bytes = cells * Cells::kBytes;
+  const size_t chunks = (bytes + Cells::kChunkBytes - 1) / Cells::kChunkBytes;
+  return (cells + chunks - 1) / chunks;
+}
+
+// How far ahead of their use weights are fetched. A chunk at least, if several
+// tiles pass it: the first one would wait for what it fetches itself.
+inline size_t AheadBytes(Fetch fetch, size_t tiles, size_t chunk_bytes) {
+  if (fetch == Fetch::kFar) return kFarBytes;
+  return tiles > 1 ? std::max(kNearBytes, chunk_bytes) : kNearBytes;
+}
+
 // Tiles [tile_begin, tile_end) times one unit.
 template <class Cells>
 void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
                   int tile_begin, int tile_end, Fetch fetch,
                   const RunGemmSegment* run) {
   constexpr size_t kOutputs = Cells::kUnitOutputs;
-  constexpr size_t kChunkCells =
-      std::max<size_t>(1, Cells::kChunkBytes / Cells::kBytes);
+  const size_t chunk_cells = ChunkCells<Cells>(args.cells);
   alignas(64) float sums[Cells::kTilesTogether * Cells::kTileRows * kOutputs];
   const int first_row = tiling.begin(tile_begin);
   const size_t num_rows =
@@ -167,9 +195,13 @@ void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
   segment.weights = args.weights + unit * args.cells * Cells::kBytes;
   segment.coded = args.coded;
   segment.unit = unit;
-  for (size_t c = 0; c < args.cells; c += kChunkCells) {
+  const size_t ahead_bytes =
+      AheadBytes(fetch, tiles, chunk_cells * Cells::kBytes);
+  const bool fetches_rows =
+      num_rows * args.cells * Cells::kRowBytes > kNearRowBytes;
+  for (size_t c = 0; c < args.cells; c += chunk_cells) {
     segment.first_cell = c;
-    segment.cells = std::min(kChunkCells, args.cells - c);
+    segment.cells = std::min(chunk_cells, args.cells - c);
     const size_t bytes = segment.cells * Cells::kBytes;
     for (int tile = tile_begin; tile < tile_end; ++tile) {
       const size_t row = static_cast<size_t>(tiling.begin(tile));
@@ -179,18 +211,19 @@ void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
       segment.sums = sums + (row - first_row) * kOutputs;
       segment.ahead = segment.weights;
       if (fetches) {
-        segment.ahead += (segment.is_far ? kFarBytes : kNearBytes) +
-                         bytes * (tile - tile_begin) / tiles;
+        segment.ahead += ahead_bytes + bytes * (tile - tile_begin) / tiles;
       }
-      if (tile + 1 < tile_end) {
+      if (fetches_rows && tile + 1 < tile_end) {
         FetchRows<Cells>(args, tiling, tile + 1, c, segment.cells);
       }
       run[rows - 1](segment);
     }
     segment.weights += bytes;
   }
-  for (size_t row = 0; row < num_rows; ++row) {
-    Cells::StoreOutputs(sums + row * kOutputs, count, y + row * args.outputs);
+  if (count == kOutputs) {  // the compiler knows how many: no calls
+    StoreUnit<Cells>(sums, num_rows, kOutputs, y, args.outputs);
+  } else {
+    StoreUnit<Cells>(sums, num_rows, count, y, args.outputs);
   }
 }
 

@@ -1,0 +1,139 @@
+#include "kernels/cpu/attention_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace nacre::kernels {
+namespace {
+
+constexpr int kHeadDim = 4;
+
+// Rows of sessions, as many as `rows` says of each.
+class Step {
+ public:
+  Step(const std::vector<int>& rows, int num_kv_heads, int heads_per_kv_head)
+      : num_heads_(num_kv_heads * heads_per_kv_head), tables_(rows.size()) {
+    layer_.num_kv_heads = num_kv_heads;
+    layer_.head_dim = kHeadDim;
+    for (size_t session = 0; session < rows.size(); ++session) {
+      for (int row = 0; row < rows[session]; ++row) {
+        RowContext& context = contexts_.emplace_back();
+        context.block_table = &tables_[session];
+        context.position = 100 + row;
+        if (session == 1) context.tail_begin = 99 - row;
+      }
+    }
+    q_.resize(contexts_.size() * q_stride());
+    out_.resize(contexts_.size() * num_heads_ * kHeadDim);
+  }
+
+  std::vector<AttentionTiles> Deal(int tile_queries, int threads) {
+    std::vector<AttentionTiles> groups;
+    DealAttention(
+        {q_.data(), q_stride(), num_heads_, contexts_, layer_, out_.data()},
+        tile_queries, threads, &groups);
+    return groups;
+  }
+
+  // Row and head of a query.
+  std::pair<int, int> Find(const AttentionQuery& query) const {
+    const auto index = static_cast<int>((query.out - out_.data()) / kHeadDim);
+    const std::pair<int, int> found = {index / num_heads_, index % num_heads_};
+    EXPECT_EQ(query.q,
+              q_.data() + found.first * q_stride() + found.second * kHeadDim);
+    EXPECT_EQ(query.position, contexts_[found.first].position);
+    return found;
+  }
+
+  const RowContext& context(int row) const { return contexts_[row]; }
+  int num_queries() const {
+    return static_cast<int>(contexts_.size()) * num_heads_;
+  }
+  int heads_per_kv_head() const { return num_heads_ / layer_.num_kv_heads; }
+
+ private:
+  int q_stride() const { return num_heads_ * kHeadDim + 3; }
+
+  const int num_heads_;
+  std::vector<int32_t> tables_;
+  std::vector<RowContext> contexts_;
+  std::vector<float> q_, out_;
+  KvLayer layer_;
+};
+
+// Every query once, with what its group has in common; tiles of a KV head
+// follow each other.
+void CheckDealt(const Step& step, const std::vector<AttentionTiles>& groups,
+                int tile_queries) {
+  std::set<std::pair<int, int>> seen;
+  for (const AttentionTiles& group : groups) {
+    ASSERT_GT(group.count, 0);
+    ASSERT_LE(group.count, kMaxAttentionTiles);
+    int tail_begin = kNoTail;
+    for (int t = 0; t < group.count; ++t) {
+      const AttentionTile& tile = group.tiles[t];
+      ASSERT_GT(tile.count, 0);
+      ASSERT_LE(tile.count, tile_queries);
+      EXPECT_GE(tile.kv_head, group.tiles[std::max(t - 1, 0)].kv_head);
+      for (int i = 0; i < tile.count; ++i) {
+        const auto query = step.Find(tile.queries[i]);
+        EXPECT_TRUE(seen.insert(query).second) << "row " << query.first;
+        EXPECT_EQ(query.second / step.heads_per_kv_head(), tile.kv_head);
+        const RowContext& context = step.context(query.first);
+        EXPECT_EQ(context.block_table, group.block_table);
+        if (context.has_tail()) {
+          tail_begin = std::min(tail_begin, context.tail_begin);
+        }
+      }
+    }
+    EXPECT_EQ(group.tail_begin, tail_begin);
+  }
+  EXPECT_EQ(seen.size(), static_cast<size_t>(step.num_queries()));
+}
+
+TEST(AttentionTilesTest, EveryQueryAttendsOnce) {
+  for (const int kv_heads : {1, 2, 3, 8}) {
+    for (const int together : {1, 3, 4}) {
+      for (const int rows : {1, 2, 5, 8, 33, 100}) {
+        for (const int threads : {1, 2, 5, 64}) {
+          SCOPED_TRACE(testing::Message()
+                       << kv_heads << " KV heads, " << together
+                       << " query heads each, " << rows << " rows, " << threads
+                       << " threads");
+          Step step({rows, 3, 1}, kv_heads, together);
+          CheckDealt(step, step.Deal(6, threads), 6);
+          CheckDealt(step, step.Deal(2, threads), 2);
+        }
+      }
+    }
+  }
+}
+
+// 3 KV heads on 2 threads: the second one is in both groups.
+TEST(AttentionTilesTest, ThreadsHaveEqualShares) {
+  Step step({8}, 3, 4);
+  const std::vector<AttentionTiles> groups = step.Deal(6, 2);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].count, 9);
+  EXPECT_EQ(groups[1].count, 9);
+}
+
+// A thread that can have a head alone has it.
+TEST(AttentionTilesTest, HeadsStayWhole) {
+  Step step({8}, 4, 4);
+  for (const AttentionTiles& group : step.Deal(6, 2)) {
+    std::map<int, int> tiles;
+    for (int t = 0; t < group.count; ++t) ++tiles[group.tiles[t].kv_head];
+    for (const auto& [head, count] : tiles) EXPECT_EQ(count, 6) << head;
+  }
+}
+
+}  // namespace
+}  // namespace nacre::kernels
