@@ -245,13 +245,16 @@ void CpuBackend::StoreKv(const float* k, const float* v, int row_stride,
                          absl::Span<const RowContext> contexts,
                          const KvLayer& layer) {
   CheckKvLayer(layer);
-  if (layer.type == DType::kInt8) {
-    StoreKvAsIntegers(k, v, row_stride, contexts, layer);
-  } else if (layer.type == DType::kBF16) {
-    StoreKvAs<uint16_t>(k, v, row_stride, contexts, layer);
-  } else {
-    StoreKvAs<float>(k, v, row_stride, contexts, layer);
-  }
+  const auto store = layer.type == DType::kInt8   ? StoreKvAsIntegers
+                     : layer.type == DType::kBF16 ? StoreKvAs<uint16_t>
+                                                  : StoreKvAs<float>;
+  const int rows = static_cast<int>(contexts.size());
+  Divide(rows, 2 * layer.num_kv_heads * layer.head_dim,
+         [&](int begin, int end) {
+           const int64_t first = int64_t{begin} * row_stride;
+           store(k + first, v + first, row_stride,
+                 contexts.subspan(begin, end - begin), layer);
+         });
 }
 
 void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
@@ -308,16 +311,33 @@ void CpuBackend::Gelu(float* x, int rows, int cols, GeluForm form) {
   });
 }
 
+void CpuBackend::DivideElements(
+    size_t count, absl::FunctionRef<void(size_t first, size_t count)> task) {
+  // Whole vectors, so that an element is computed as it would be alone.
+  constexpr size_t kPiece = 1024;
+  const int pieces = static_cast<int>((count + kPiece - 1) / kPiece);
+  Divide(pieces, kPiece, [&](int begin, int end) {
+    const size_t first = kPiece * begin;
+    task(first, std::min(kPiece * end, count) - first);
+  });
+}
+
 void CpuBackend::Scale(float* x, size_t count, float factor) {
-  elementwise_.scale(x, count, factor);
+  DivideElements(count, [&](size_t first, size_t some) {
+    elementwise_.scale(x + first, some, factor);
+  });
 }
 
 void CpuBackend::SoftCap(float* x, size_t count, float cap) {
-  elementwise_.soft_cap(x, count, cap);
+  DivideElements(count, [&](size_t first, size_t some) {
+    elementwise_.soft_cap(x + first, some, cap);
+  });
 }
 
 void CpuBackend::AddInPlace(float* x, const float* y, size_t count) {
-  elementwise_.add(x, y, count);
+  DivideElements(count, [&](size_t first, size_t some) {
+    elementwise_.add(x + first, y + first, some);
+  });
 }
 
 void CpuBackend::AddBias(float* x, int rows, int cols, const float* bias) {

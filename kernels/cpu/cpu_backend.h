@@ -73,6 +73,9 @@ class CpuBackend : public HostBackend {
   // `elements_each` elements an item is worth waking them, else here.
   void Divide(int count, int elements_each,
               absl::FunctionRef<void(int begin, int end)> task);
+  // The same of single elements.
+  void DivideElements(size_t count,
+                      absl::FunctionRef<void(size_t first, size_t count)> task);
   // Whether the weights stay the integers that a file has (GroupedMatrix).
   bool KeepsGroups(absl::Span<const HostMatrix> parts) const;
 

@@ -1,7 +1,5 @@
 #include "kernels/cpu/attention_tiles.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +7,8 @@
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "gtest/gtest.h"
 
 namespace nacre::kernels {
 namespace {

@@ -284,6 +284,21 @@ std::vector<float> RunEveryOp(Backend& backend) {
   backend.Attention(x.data(), cols, 8, 0.1f, contexts, cache.layer(),
                     out.data());
   append(out);
+  const PagedCache stored({1, 200, 4, 16, head_dim}, 61);
+  for (RowContext& context : contexts) {
+    context = stored.Row(0, context.position);
+  }
+  backend.StoreKv(x.data(), out.data(), cols, contexts, stored.layer());
+  const auto& words = stored.words();
+  all.resize(all.size() + words.size());
+  std::memcpy(all.data() + all.size() - words.size(), words.data(),
+              words.size() * sizeof(float));
+  backend.Scale(x.data(), x.size(), 0.3f);
+  append(x);
+  backend.SoftCap(x.data(), x.size(), 0.5f);
+  append(x);
+  backend.AddInPlace(x.data(), out.data(), x.size());
+  append(x);
   return all;
 }
 
