@@ -69,8 +69,9 @@ void DealAttention(const AttentionOperands& operands, int tile_queries,
       groups->emplace_back().block_table = contexts[begin].block_table;
       return &groups->back();
     };
-    const int together =
-        std::min(kMaxAttentionTiles, (tiles * num_heads - 1) / threads + 1);
+    const int total = tiles * num_heads;
+    const int rounds = (total - 1) / (kMaxAttentionTiles * threads) + 1;
+    const int together = (total - 1) / (threads * rounds) + 1;
     // Head by head, except that many tiles of a head are in several parts, and
     // all heads have the first rows first.
     const RowTiling parts(tiles, together);

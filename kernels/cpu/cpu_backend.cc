@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "absl/strings/ascii.h"
@@ -231,12 +232,13 @@ void CpuBackend::LayerNorm(const float* x, int rows, int cols,
 
 void CpuBackend::Rope(float* x, int rows, int row_stride, int num_heads,
                       int head_dim, const float* cos, const float* sin) {
-  const int half = head_dim / 2;
-  Divide(rows, num_heads * head_dim, [&](int begin, int end) {
-    for (int row = begin; row < end; ++row) {
-      const size_t angle = static_cast<size_t>(row) * half;
-      elementwise_.rope(x + static_cast<size_t>(row) * row_stride, num_heads,
-                        head_dim, cos + angle, sin + angle);
+  const size_t half = static_cast<size_t>(head_dim) / 2;
+  // By heads, as attention is: rows would send all of them to other cores.
+  Divide(num_heads, rows * head_dim, [&](int begin, int end) {
+    float* to = x + size_t{1} * begin * head_dim;
+    for (int row = 0; row < rows; ++row, to += row_stride) {
+      elementwise_.rope(to, end - begin, head_dim, cos + row * half,
+                        sin + row * half);
     }
   });
 }
@@ -269,21 +271,26 @@ void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
                 attention_.tile_queries, threads_.size(), &groups_);
   int64_t positions = 0;
   for (const RowContext& context : contexts) positions += context.position + 1;
-  // In turns: later rows of a prompt have more to attend to.
-  const size_t step =
-      positions * num_heads * layer.head_dim < kMinElementsToDivide
-          ? 1
-          : static_cast<size_t>(threads_.size());
+  const bool is_divided =
+      positions * num_heads * layer.head_dim >= kMinElementsToDivide;
+  // The last ones first, as later rows of a prompt have more to attend to; of
+  // these each thread takes the heads that it had in Rope, if it can.
+  const size_t threads = static_cast<size_t>(threads_.size());
+  const size_t count = groups_.size();
+  const size_t first = count - std::min(count, threads);
+  std::atomic<size_t> next{threads};
   const auto run = [&](int thread) {
-    for (size_t i = static_cast<size_t>(thread); i < groups_.size();
-         i += step) {
-      attention_.attend(groups_[i], rule, layer);
+    for (size_t i = static_cast<size_t>(thread); i < count;
+         i = next.fetch_add(1, std::memory_order_relaxed)) {
+      attention_.attend(groups_[i < threads ? first + i : count - 1 - i], rule,
+                        layer);
     }
   };
-  if (step == 1) {
-    run(0);
-  } else {
+  if (is_divided) {
     threads_.Run(run);
+  } else {
+    next = 1;
+    run(0);
   }
 }
 

@@ -13,12 +13,18 @@ constexpr int kPausesBetweenClockReads = 32;
 }  // namespace
 
 void WaitForChange(const std::atomic<uint32_t>& value, uint32_t old) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
-  do {
+  const auto changes_soon = [&] {
     for (int i = 0; i < kPausesBetweenClockReads; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return;
+      if (value.load(std::memory_order_acquire) != old) return true;
       hwy::Pause();
     }
+    return false;
+  };
+  // The clock is read after that: most waits end before.
+  if (changes_soon()) return;
+  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    if (changes_soon()) return;
   } while (std::chrono::steady_clock::now() < deadline);
   value.wait(old, std::memory_order_acquire);
 }

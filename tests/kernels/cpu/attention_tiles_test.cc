@@ -116,13 +116,20 @@ TEST(AttentionTilesTest, EveryQueryAttendsOnce) {
   }
 }
 
-// 3 KV heads on 2 threads: the second one is in both groups.
+std::vector<int> Sizes(const std::vector<AttentionTiles>& groups) {
+  std::vector<int> sizes;
+  for (const AttentionTiles& group : groups) sizes.push_back(group.count);
+  return sizes;
+}
+
 TEST(AttentionTilesTest, ThreadsHaveEqualShares) {
-  Step step({8}, 3, 4);
-  const std::vector<AttentionTiles> groups = step.Deal(6, 2);
-  ASSERT_EQ(groups.size(), 2u);
-  EXPECT_EQ(groups[0].count, 9);
-  EXPECT_EQ(groups[1].count, 9);
+  // The second head is in both groups.
+  EXPECT_EQ(Sizes(Step({8}, 3, 4).Deal(6, 2)), std::vector<int>({9, 9}));
+  // More than two groups can have: as many for each thread.
+  EXPECT_EQ(Sizes(Step({8}, 8, 4).Deal(6, 2)),
+            std::vector<int>({12, 12, 12, 12}));
+  // Fewer than threads.
+  EXPECT_EQ(Sizes(Step({1}, 2, 4).Deal(6, 3)), std::vector<int>({1, 1}));
 }
 
 // A thread that can have a head alone has it.
