@@ -107,8 +107,10 @@ void StepRows::Send(kernels::StepInputs inputs, kernels::Backend* backend,
   const size_t num_angles = values_.size();
   static_assert(sizeof(int32_t) == sizeof(float));
   values_.resize(num_angles + positions_.size());
-  std::memcpy(values_.data() + num_angles, positions_.data(),
-              positions_.size() * sizeof(int32_t));
+  if (!positions_.empty()) {
+    std::memcpy(values_.data() + num_angles, positions_.data(),
+                positions_.size() * sizeof(int32_t));
+  }
   inputs.values = values_;
   inputs.contexts = contexts_;
   const float* sent = backend->SendInputs(inputs);
