@@ -21,8 +21,7 @@ TEST_F(GlideRemoteTest, EveryMethodReadsKeysAndSaysWhatArSays) {
   EXPECT_EQ(Metric("nacre_draft_tensors_dropped_total", "draft", "malformed"),
             0);
   EXPECT_EQ(Metric("nacre_draft_tensor_channels_lost_total", "draft"), 0);
-  EXPECT_GE(Metric("nacre_target_tensors_sent_total", "target"),
-            Metric("nacre_draft_tensors_received_total", "draft"));
+  ExpectSent(Metric("nacre_draft_tensors_received_total", "draft"));
   // The coordinator's connection and the draft's.
   EXPECT_EQ(to_target_.connections(), 2);
   processes_->Stop();
@@ -32,7 +31,9 @@ TEST_F(GlideRemoteTest, ALostChannelCostsNoToken) {
   for (const v1::Method method : kDraftingMethods) {
     EXPECT_GT(CutTheChannel(method).without, 0u) << "it drafts without them";
   }
-  EXPECT_EQ(Metric("nacre_draft_tensor_channels_lost_total", "draft"), 6);
+  // Two of each method, and those of a draft that lags so far on a busy machine
+  // that its target has dropped rows.
+  EXPECT_GE(Metric("nacre_draft_tensor_channels_lost_total", "draft"), 6);
   processes_->Stop();
 }
 

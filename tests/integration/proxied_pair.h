@@ -138,6 +138,13 @@ class ProxiedPairTest : public ::testing::Test {
                 const std::string& label = "") {
     return telemetry::Sum(processes_->Scrape(process), name, label);
   }
+  // What a draft has received. A target counts it when it is gone, which may be
+  // later.
+  void ExpectSent(double received) {
+    EXPECT_TRUE(Service::Eventually([&] {
+      return Metric("nacre_target_tensors_sent_total", "target") >= received;
+    }));
+  }
   std::string AddressFile() const { return folder_.path() + "/address"; }
 
   const tools::TemporaryFolder folder_;  // before what it names a file for
