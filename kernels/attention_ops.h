@@ -42,7 +42,8 @@ class AttentionOps {
   // into the last slot of its tail, if it has one. A layer of bf16 rounds them
   // to nearest (ties to even). One of int8 makes integers of them, and a scale
   // for each head's key and value, as QuantizeActivations does
-  // (quantization.h).
+  // (quantization.h). Rows that are added for nothing (Backend::step_sizes) may
+  // share a slot, all others have their own.
   //   k, v: row i at k + i * row_stride, [num_kv_heads * head_dim]
   virtual void StoreKv(const float* k, const float* v, int row_stride,
                        absl::Span<const RowContext> contexts,

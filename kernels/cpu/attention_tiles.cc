@@ -51,6 +51,26 @@ class SessionQueries {
   const RowTiling tiling_;    // row by row
 };
 
+// How the tiles of a session become groups.
+struct Shares {
+  int part;   // tiles of a head that are together at most
+  int heads;  // whole heads of a part that are together, or 0:
+  int run;    // tiles of a group at most, whatever heads they are of
+};
+
+Shares ShareTiles(int tiles, int num_heads, int threads) {
+  const int total = tiles * num_heads;
+  const int rounds = (total - 1) / (kMaxAttentionTiles * threads) + 1;
+  const int equal = (total - 1) / (threads * rounds) + 1;
+  // Of few groups each must be as large as the others.
+  const bool is_even = num_heads % threads == 0;
+  if (!is_even && (rounds <= 2 || tiles <= equal)) return {tiles, 0, equal};
+  if (tiles > equal) return {equal, 1, 0};
+  int heads = std::min(num_heads / threads, kMaxAttentionTiles / tiles);
+  while (num_heads / threads % heads != 0) --heads;
+  return {tiles, heads, 0};
+}
+
 }  // namespace
 
 void DealAttention(const AttentionOperands& operands, int tile_queries,
@@ -64,25 +84,18 @@ void DealAttention(const AttentionOperands& operands, int tile_queries,
       ++end;
     }
     const SessionQueries queries(operands, begin, end, tile_queries);
-    const int tiles = queries.num_tiles();
-    const auto new_group = [&] {
-      groups->emplace_back().block_table = contexts[begin].block_table;
-      return &groups->back();
-    };
-    const int total = tiles * num_heads;
-    const int rounds = (total - 1) / (kMaxAttentionTiles * threads) + 1;
-    const int together = (total - 1) / (threads * rounds) + 1;
-    // Head by head, except that many tiles of a head are in several parts, and
-    // all heads have the first rows first.
-    const RowTiling parts(tiles, together);
+    const Shares shares = ShareTiles(queries.num_tiles(), num_heads, threads);
+    const RowTiling parts(queries.num_tiles(), shares.part);
+    // All heads have the first rows first.
     for (int part = 0; part < parts.count; ++part) {
-      const int part_tiles = parts.size(part);
-      const RowTiling runs(part_tiles * num_heads, together);
+      const int tiles = parts.size(part);
+      const RowTiling runs(tiles * num_heads,
+                           std::max(shares.run, shares.heads * tiles));
       for (int run = 0; run < runs.count; ++run) {
-        AttentionTiles* const group = new_group();
+        AttentionTiles& group = groups->emplace_back();
+        group.block_table = contexts[begin].block_table;
         for (int i = runs.begin(run); i < runs.begin(run + 1); ++i) {
-          queries.Add(i / part_tiles, parts.begin(part) + i % part_tiles,
-                      group);
+          queries.Add(i / tiles, parts.begin(part) + i % tiles, &group);
         }
       }
     }

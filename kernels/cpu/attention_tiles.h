@@ -24,9 +24,9 @@ struct AttentionOperands {
 // Puts queries that read the same keys and values in tiles of at most
 // `tile_queries`: rows that follow each other in one session, and the query
 // heads that share a KV head. Appends groups of them to `groups`, each for one
-// thread: of a session near-equal ones, as many for every thread where there
-// are enough. Heads stay whole where that allows it, and a thread's heads go
-// through the session's blocks together.
+// thread. If a thread that is through takes the next group from the end, all
+// have near-equal shares of a session. Heads stay whole where threads divide
+// their number; of many tiles they are in parts of consecutive rows.
 void DealAttention(const AttentionOperands& operands, int tile_queries,
                    int threads, std::vector<AttentionTiles>* groups);
 

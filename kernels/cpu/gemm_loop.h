@@ -33,10 +33,11 @@ namespace nacre::kernels {
 
 struct CodedUnit;  // kernels/cpu/coded_weights.h
 
-// Weights are fetched this far ahead of their use: into the level-1 cache, or,
-// further ahead, into the level-2 cache. That takes more of them at a time, but
-// leaves a way that only arithmetic hides. Past the end of a matrix that is the
-// matrix which was packed next, or nothing: to fetch is not to read.
+// Weights are fetched this far ahead of their use: into the level-1 cache (or
+// AheadBytes), or, further ahead, into the level-2 cache. That takes more of
+// them at a time, but leaves a way that only arithmetic hides. Past the end of
+// a matrix that is the matrix which was packed next, or nothing: to fetch is
+// not to read.
 enum class Fetch { kNothing, kNear, kFar };
 inline constexpr size_t kNearBytes = 8192;
 inline constexpr size_t kFarBytes = 16384;
@@ -46,7 +47,7 @@ inline constexpr size_t kBlockBytes = size_t{256} << 10;
 
 // What a type of cells may have otherwise.
 struct CellDefaults {
-  // Weights of a chunk at most, in the level-1 cache.
+  // Weights of a chunk, but for a part of a cell, in the level-1 cache.
   static constexpr size_t kChunkBytes = 12 << 10;
   // Whether a unit's place in y is fetched before it is multiplied: else
   // arithmetic of a few rows waits until stores have brought it.
@@ -154,17 +155,16 @@ HWY_INLINE void StoreUnit(const float* sums, size_t rows, size_t count,
   }
 }
 
-// Cells of a chunk. Chunks are near-equal: a short one at the end would take
+// Of a unit's cells. Chunks are near-equal: a short one at the end would take
 // longer than its cells should.
 template <class Cells>
-size_t ChunkCells(size_t cells) {
-  const size_t bytes = cells * Cells::kBytes;
-  const size_t chunks = (bytes + Cells::kChunkBytes - 1) / Cells::kChunkBytes;
-  return (cells + chunks - 1) / chunks;
+size_t NumChunks(size_t cells) {
+  return (cells * Cells::kBytes + Cells::kChunkBytes - 1) / Cells::kChunkBytes;
 }
 
-// How far ahead of their use weights are fetched. A chunk at least, if several
-// tiles pass it: the first one would wait for what it fetches itself.
+// How far ahead of their use weights are fetched. From nearby a chunk at least,
+// if several tiles pass it: the first one would wait for what it fetches
+// itself.
 inline size_t AheadBytes(Fetch fetch, size_t tiles, size_t chunk_bytes) {
   if (fetch == Fetch::kFar) return kFarBytes;
   return tiles > 1 ? std::max(kNearBytes, chunk_bytes) : kNearBytes;
@@ -176,7 +176,7 @@ void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
                   int tile_begin, int tile_end, Fetch fetch,
                   const RunGemmSegment* run) {
   constexpr size_t kOutputs = Cells::kUnitOutputs;
-  const size_t chunk_cells = ChunkCells<Cells>(args.cells);
+  const size_t chunks = NumChunks<Cells>(args.cells);
   alignas(64) float sums[Cells::kTilesTogether * Cells::kTileRows * kOutputs];
   const int first_row = tiling.begin(tile_begin);
   const size_t num_rows =
@@ -195,13 +195,14 @@ void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
   segment.weights = args.weights + unit * args.cells * Cells::kBytes;
   segment.coded = args.coded;
   segment.unit = unit;
-  const size_t ahead_bytes =
-      AheadBytes(fetch, tiles, chunk_cells * Cells::kBytes);
+  const size_t ahead_bytes = AheadBytes(
+      fetch, tiles, (args.cells + chunks - 1) / chunks * Cells::kBytes);
   const bool fetches_rows =
       num_rows * args.cells * Cells::kRowBytes > kNearRowBytes;
-  for (size_t c = 0; c < args.cells; c += chunk_cells) {
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    const size_t c = args.cells * chunk / chunks;
     segment.first_cell = c;
-    segment.cells = std::min(chunk_cells, args.cells - c);
+    segment.cells = args.cells * (chunk + 1) / chunks - c;
     const size_t bytes = segment.cells * Cells::kBytes;
     for (int tile = tile_begin; tile < tile_end; ++tile) {
       const size_t row = static_cast<size_t>(tiling.begin(tile));
@@ -220,7 +221,7 @@ void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
     }
     segment.weights += bytes;
   }
-  if (count == kOutputs) {  // the compiler knows how many: no calls
+  if (count == kOutputs) {  // known when compiled, so nothing is called to copy
     StoreUnit<Cells>(sums, num_rows, kOutputs, y, args.outputs);
   } else {
     StoreUnit<Cells>(sums, num_rows, count, y, args.outputs);

@@ -265,6 +265,25 @@ TEST_P(CpuAccuracyTest, AddInPlaceIsTheExactSum) {
   }
 }
 
+// Enough of them to be divided among threads, and more than whole pieces.
+TEST_P(CpuAccuracyTest, EachOfManyElementsIsComputedAsAlone) {
+  constexpr int kCount = 20 * 1024 + 7;
+  const auto cpu = MakeBackend("cpu", "auto", AllowedCores(2));
+  const auto before = RandomFloats(kCount, 15);
+  const auto y = RandomFloats(kCount, 16);
+  auto added = before, scaled = before, capped = before;
+  cpu->AddInPlace(added.data(), y.data(), kCount);
+  cpu->Scale(scaled.data(), kCount, 0.3f);
+  cpu->SoftCap(capped.data(), kCount, 0.5f);
+  for (int i = 0; i < kCount; ++i) {
+    ASSERT_EQ(added[i], before[i] + y[i]) << i;
+    ASSERT_EQ(scaled[i], before[i] * 0.3f) << i;
+    float alone = before[i];
+    cpu->SoftCap(&alone, 1, 0.5f);
+    ASSERT_EQ(capped[i], alone) << i;
+  }
+}
+
 TEST_P(CpuAccuracyTest, PartsAreAddedInPairsOfNeighbours) {
   for (const int count : kAwkwardSizes) {
     for (const int num_parts : {1, 2, 4, 8}) {

@@ -132,13 +132,43 @@ TEST(AttentionTilesTest, ThreadsHaveEqualShares) {
   EXPECT_EQ(Sizes(Step({1}, 2, 4).Deal(6, 3)), std::vector<int>({1, 1}));
 }
 
-// A thread that can have a head alone has it.
+// Where each thread takes the next group from the end once it is through.
+TEST(AttentionTilesTest, NoThreadHasMuchMoreThanTheOthers) {
+  for (const int kv_heads : {1, 2, 3, 4, 8, 12}) {
+    for (const int rows : {1, 7, 8, 14, 20, 25, 40, 128}) {
+      for (const size_t threads : {1, 2, 3, 4, 8, 16}) {
+        std::vector<int> load(threads);
+        int total = 0;
+        const std::vector<int> sizes =
+            Sizes(Step({rows}, kv_heads, 4).Deal(6, static_cast<int>(threads)));
+        for (size_t i = sizes.size(); i-- > 0;) {
+          *std::min_element(load.begin(), load.end()) += sizes[i];
+          total += sizes[i];
+        }
+        const double mean = static_cast<double>(total) / threads;
+        EXPECT_LE(*std::max_element(load.begin(), load.end()), 1.3 * mean + 1)
+            << kv_heads << " KV heads, " << rows << " rows, " << threads
+            << " threads";
+      }
+    }
+  }
+}
+
+// Where threads divide their number.
 TEST(AttentionTilesTest, HeadsStayWhole) {
-  Step step({8}, 4, 4);
-  for (const AttentionTiles& group : step.Deal(6, 2)) {
-    std::map<int, int> tiles;
-    for (int t = 0; t < group.count; ++t) ++tiles[group.tiles[t].kv_head];
-    for (const auto& [head, count] : tiles) EXPECT_EQ(count, 6) << head;
+  for (const int rows : {1, 3, 8, 13, 20}) {
+    for (const int threads : {1, 2, 4}) {
+      const std::vector<AttentionTiles> groups =
+          Step({rows}, 8, 4).Deal(6, threads);
+      EXPECT_EQ(groups.size() % threads, 0u);
+      for (const AttentionTiles& group : groups) {
+        std::map<int, int> tiles;
+        for (int t = 0; t < group.count; ++t) ++tiles[group.tiles[t].kv_head];
+        for (const auto& [head, count] : tiles) {
+          EXPECT_EQ(count, (4 * rows + 5) / 6) << head << " of " << rows;
+        }
+      }
+    }
   }
 }
 
