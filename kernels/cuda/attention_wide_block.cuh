@@ -23,6 +23,7 @@
 #include "kernels/cuda/kv_address.cuh"
 #include "kernels/cuda/primitives.cuh"
 #include "kernels/cuda/shared_barriers.cuh"
+#include "kernels/cuda/wide_products.cuh"
 #include "kernels/cuda/wide_shared.cuh"
 
 namespace nacre::kernels::cuda {
@@ -127,7 +128,8 @@ struct WideStreamBlock : StreamPath {
         queries + step / 4 * kQuerySlab + 16 * warp * 8);
     const int row = lane / 4;
     const auto keep = [&](int at_row, int half, uint32_t word) {
-      words[4 * VectorAt(at_row, step % 4 * 2 + half) + lane % 4] = word;
+      StoreForProducts(
+          words + 4 * VectorAt(at_row, step % 4 * 2 + half) + lane % 4, word);
     };
     keep(row, 0, part.x);
     keep(row + 8, 0, part.y);

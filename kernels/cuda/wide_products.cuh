@@ -29,6 +29,11 @@ namespace nacre::kernels::cuda {
 #define NACRE_WIDE_PRODUCTS 0
 #endif
 
+// Stores a word of an operand in shared memory: see ShowToProducts.
+__device__ __forceinline__ void StoreForProducts(uint32_t* to, uint32_t word) {
+  *to = word;
+}
+
 #if NACRE_WIDE_PRODUCTS
 
 // By all threads of a warpgroup: so many registers a thread from here on. They

@@ -65,6 +65,14 @@ nacre_mutant_statement(wide_attention_copies_not_shown
   [[    ShowToProducts();
     __syncwarp();]]
   [[    __syncwarp();]])
+nacre_mutant_statement(wide_attention_queries_not_waited_for
+  kernels/cuda/attention_wide.cuh
+  [[    GroupBarrier<32 * Block::kGroupWarps>(block.Group());]] [[]])
+nacre_mutant_statement(wide_attention_queries_not_shown
+  kernels/cuda/attention_wide.cuh
+  [[    for (int i = 0; i < Block::kKept; ++i) block.kept[i * 32] = {};
+    ShowToProducts();]]
+  [[    for (int i = 0; i < Block::kKept; ++i) block.kept[i * 32] = {};]])
 nacre_mutant_statement(wide_attention_step_not_waited_for
   kernels/cuda/attention_wide.cuh
   [[    if (is_there) WaitPhase(block_.full + stage, step / kStages % 2);]] [[]])

@@ -74,7 +74,9 @@ void Land(const PendingCopy& copy) {
 // By a thread's own copies, not by the copy engine.
 void LandOwn(const PendingCopy& copy) {
   Land(copy);
-  CopiedTo(copy.to) = {block->number, current, CurrentFiber().shows};
+  for (int i = 0; i < copy.size / kWordBytes; ++i) {
+    CopiedTo(copy.to)[i] = {block->number, current, CurrentFiber().shows};
+  }
 }
 
 PendingCopy MakeCopy(void* to, const void* from, int size, bool inside) {
@@ -236,6 +238,7 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     fiber.has_waited = false;
     fiber.shuffles = 0;
     fiber.shows = 0;
+    fiber.shown = 0;
     fiber.issued = 0;
     fiber.barrier = nullptr;
     fiber.count = nullptr;
@@ -272,15 +275,19 @@ bool Block::Advance() {
 
 bool Block::is_done() const { return IsDone(*state_); }
 
+bool Toss() { return random_turns() % 2 == 0; }
+
 int Thread() { return current; }
 
 void WarpBarrier() {
   Warp& warp = block->warps[current / kWarp];
+  CurrentFiber().shown = CurrentFiber().shows;
   CurrentFiber().warp_target = Target(++warp.arrived, kWarp);
   Yield();
 }
 
 void BlockBarrier() {
+  CurrentFiber().shown = CurrentFiber().shows;
   CurrentFiber().block_target = Target(++block->arrived, block->threads);
   Yield();
 }
@@ -299,6 +306,7 @@ void GroupBarrier(int group, int threads) {
     Die("a thread at the barrier of a group that is not its own");
   }
   Fiber& fiber = CurrentFiber();
+  fiber.shown = fiber.shows;
   fiber.group = group;
   fiber.group_target = block->groups[group].Arrive(threads);
   Yield();
@@ -396,6 +404,7 @@ void MakeBarrier(uint64_t* barrier, int arrivals) {
 }
 
 void Arrive(uint64_t* barrier, int bytes) {
+  CurrentFiber().shown = CurrentFiber().shows;
   Barrier& at = BarrierAt(barrier);
   at.TryEndPhase();
   if (++at.arrived > at.arrivals) Die("too many arrivals at a barrier");

@@ -115,15 +115,19 @@ struct SharedMatrix {
   const void* nearby;
 };
 // Products of a warpgroup, as PTX's wgmma: of 64 weight rows (in shared memory,
-// or, if `weights` is null, words of this lane's warp) x 8 row_tiles rows. They
-// run when they are waited for.
+// or, if `weights` is null, words of this lane's warp) x 8 row_tiles rows. At
+// random they run at once, with what the warpgroup's first thread to come finds
+// as weights in shared memory, or when they are waited for: so neither what
+// they read nor their sums may change in between. A warpgroup whose threads
+// issue different ones ends the program.
 void MultiplyAddWide(float* d, int row_tiles, const SharedMatrix* weights,
                      const std::array<const uint32_t*, 4>& a,
                      const SharedMatrix& rows, bool keep);
 // As PTX's fence.proxy.async: products may read what the thread's copies
-// brought. One that reads what no such fence has shown ends the program. (Of
-// what a thread stores itself nothing is known.)
+// brought, and what it stored by StoreForProducts, once it has come to a
+// barrier behind the fence. One that reads before ends the program.
 void ShowToProducts();
+void StoreForProducts(uint32_t* to, uint32_t word);
 void CommitProducts();
 void WaitProducts(int pending);
 // Four matrices of 8 x 8 elements of 16 bits, as ldmatrix.x4.trans has them:

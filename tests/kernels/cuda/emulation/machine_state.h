@@ -38,11 +38,12 @@ struct PendingCopy {
 struct PendingProduct {
   float* d;
   int tiles;
-  bool in_shared;        // the weights are
-  SharedMatrix weights;  // if so
-  std::array<uint32_t, 4> a;
+  bool in_shared;                    // the weights are
+  SharedMatrix weights;              // if so
+  std::array<const uint32_t*, 4> a;  // else
   SharedMatrix rows;
   bool keep;
+  const Factors* read = nullptr;  // the 64 rows of weights, if all are
 };
 
 // A product that a warpgroup's threads all issue, or the end of a group of such
@@ -55,6 +56,13 @@ struct IssuedProduct {
   bool keep = false;
 
   bool operator==(const IssuedProduct&) const = default;
+};
+
+// It, and what the tensor cores make of it.
+struct Issued {
+  IssuedProduct product;
+  bool early;  // it runs at once, not when it is waited for
+  std::unique_ptr<std::array<Factors, 64>> weights = nullptr;
 };
 
 // Lives on: the next block's thread runs on its stack. What each turn looks at
@@ -78,6 +86,7 @@ struct Fiber {
   // Has asked for a flag of another device, in vain since the block went on.
   bool asks = false;
   int shows = 0;  // ShowToProducts that it has called
+  int shown = 0;  // before it last came to a barrier
   std::unique_ptr<char[]> stack;
   std::vector<PendingCopy> open;
   std::deque<std::vector<PendingCopy>> groups;
@@ -123,15 +132,16 @@ struct Barrier {
   void TryEndPhase();
 };
 
-// Who copied 16 bytes of shared memory there last, and how often it had called
-// ShowToProducts by then.
-struct CopiedVector {
+// Who copied or stored a word of shared memory there last, and how often it had
+// called ShowToProducts by then.
+struct CopiedWord {
   int64_t block = 0;
   int thread = 0;
   int shows = 0;
 };
 // No block has more shared memory, which lies together.
-inline std::array<CopiedVector, (256 << 10) / kCopyBytes> copied;
+constexpr int kWordBytes = 4;
+inline std::array<CopiedWord, (256 << 10) / kWordBytes> copied;
 inline int64_t blocks_so_far = 0;
 
 struct BlockState {
@@ -149,7 +159,7 @@ struct BlockState {
   std::array<Vote, 2> votes = {};  // of the last barrier and the one before
   std::array<Group, kMostGroups> groups = {};
   std::vector<Warp> warps;
-  std::map<int, std::vector<IssuedProduct>> issued;  // by warpgroups
+  std::map<int, std::vector<Issued>> issued;  // by warpgroups
   std::map<const uint64_t*, Barrier> barriers;
   const int64_t number = ++blocks_so_far;
   std::vector<Fiber> fibers;  // as many as the largest block had on them
@@ -160,9 +170,13 @@ inline int current = 0;              // thread of it
 
 inline Fiber& CurrentFiber() { return block->fibers[current]; }
 
-inline CopiedVector& CopiedTo(const void* at) {
-  return copied[reinterpret_cast<uintptr_t>(at) / kCopyBytes % copied.size()];
+// Words from `at` on; 16 bytes do not reach past the last.
+inline CopiedWord* CopiedTo(const void* at) {
+  return &copied[reinterpret_cast<uintptr_t>(at) / kWordBytes % copied.size()];
 }
+
+// One or the other, at random.
+bool Toss();
 
 }  // namespace nacre::kernels::cuda::emulation
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -59,9 +60,12 @@ const char* SharedVector(const SharedMatrix& matrix, int line, int vector,
                  static_cast<size_t>(vector) * kCopyBytes;
   at ^= (at >> 7 & 7) << 4;
   const auto* const found = reinterpret_cast<const char*>(at);
-  const CopiedVector& by = CopiedTo(found);
-  if (by.block == block->number && by.shows == block->fibers[by.thread].shows) {
-    Die("a product of what ShowToProducts has not shown");
+  for (int i = 0; i < kCopyBytes / kWordBytes; ++i) {
+    const CopiedWord& by = CopiedTo(found)[i];
+    if (by.block == block->number &&
+        by.shows >= block->fibers[by.thread].shown) {
+      Die("a product of what ShowToProducts has not shown");
+    }
   }
   return found;
 }
@@ -91,13 +95,14 @@ Factors SharedRow(const SharedMatrix& matrix, int row) {
 }
 
 // PTX has all threads of a warpgroup issue the same ones in the same order.
-void Agree(const IssuedProduct& product) {
-  std::vector<IssuedProduct>& issued = block->issued[current / kWarpgroup];
+Issued& Agree(const IssuedProduct& product) {
+  std::vector<Issued>& issued = block->issued[current / kWarpgroup];
   const size_t number = CurrentFiber().issued++;
-  if (number == issued.size()) issued.push_back(product);
-  if (issued[number] != product) {
+  if (number == issued.size()) issued.push_back({product, Toss()});
+  if (issued[number].product != product) {
     Die("warps of a warpgroup that have different products");
   }
+  return issued[number];
 }
 
 // By all lanes of a warp.
@@ -106,13 +111,19 @@ void RunProduct(const PendingProduct& product) {
   const int of_group = current / kWarp % 4;
   Warp& warp = block->warps[current / kWarp];
   const bool shared = product.in_shared;
-  if (!shared) SetRows(warp, product.a.data());
+  if (!shared) {
+    const auto& a = product.a;
+    const uint32_t words[] = {*a[0], *a[1], *a[2], *a[3]};
+    SetRows(warp, words);
+  }
   WarpBarrier();
   Factors weights[2];
   for (int i = 0; i < 2; ++i) {
     const int output = group + 8 * i;
-    weights[i] = shared ? SharedRow(product.weights, 16 * of_group + output)
-                        : warp.rows[output];
+    const int of_all = 16 * of_group + output;
+    weights[i] = !shared                   ? warp.rows[output]
+                 : product.read != nullptr ? product.read[of_all]
+                                           : SharedRow(product.weights, of_all);
   }
   for (int i = 0; i < 2 * product.tiles; ++i) {
     const int row = i / 2 * 8 + current % 4 * 2 + i % 2;
@@ -124,6 +135,22 @@ void RunProduct(const PendingProduct& product) {
     }
   }
   WarpBarrier();
+}
+
+void RunProducts(std::vector<PendingProduct>* products) {
+  for (const PendingProduct& product : *products) RunProduct(product);
+  products->clear();
+}
+
+// By the first thread of the warpgroup that issues it: for all of them.
+const Factors* ReadWeights(const SharedMatrix& weights, Issued& issued) {
+  if (issued.weights == nullptr) {
+    issued.weights = std::make_unique<std::array<Factors, 64>>();
+    for (int row = 0; row < 64; ++row) {
+      (*issued.weights)[row] = SharedRow(weights, row);
+    }
+  }
+  return issued.weights->data();
 }
 
 }  // namespace
@@ -204,11 +231,23 @@ void MultiplyAddWide(float* d, int row_tiles, const SharedMatrix* weights,
     Check(*weights);
     product.weights = *weights;
   } else {
-    for (int i = 0; i < 4; ++i) product.a[i] = *a[i];
+    product.a = a;
   }
-  Agree({row_tiles, product.weights.descriptor, rows.descriptor,
-         rows.transposed, keep});
-  CurrentFiber().open_products.push_back(product);
+  Issued& issued = Agree({row_tiles, product.weights.descriptor,
+                          rows.descriptor, rows.transposed, keep});
+  if (issued.early && product.in_shared) {
+    product.read = ReadWeights(product.weights, issued);
+  }
+  Fiber& fiber = CurrentFiber();
+  fiber.open_products.push_back(product);
+  if (!issued.early) return;
+  for (auto& group : fiber.product_groups) RunProducts(&group);
+  RunProducts(&fiber.open_products);
+}
+
+void StoreForProducts(uint32_t* to, uint32_t word) {
+  *to = word;
+  *CopiedTo(to) = {block->number, current, CurrentFiber().shows};
 }
 
 void CommitProducts() {
@@ -220,10 +259,7 @@ void CommitProducts() {
 
 void WaitProducts(int pending) {
   while (static_cast<int>(CurrentFiber().product_groups.size()) > pending) {
-    for (const PendingProduct& product :
-         CurrentFiber().product_groups.front()) {
-      RunProduct(product);
-    }
+    RunProducts(&CurrentFiber().product_groups.front());
     CurrentFiber().product_groups.pop_front();
   }
 }

@@ -28,6 +28,9 @@ void WaitProducts() {
 }
 
 inline void ShowToProducts() { emulation::ShowToProducts(); }
+inline void StoreForProducts(uint32_t* to, uint32_t word) {
+  emulation::StoreForProducts(to, word);
+}
 
 template <int kCount, int kWidth>
 void KeepUntilHere(uint32_t (&)[kCount][kWidth]) {}
