@@ -233,14 +233,20 @@ void CpuBackend::LayerNorm(const float* x, int rows, int cols,
 void CpuBackend::Rope(float* x, int rows, int row_stride, int num_heads,
                       int head_dim, const float* cos, const float* sin) {
   const size_t half = static_cast<size_t>(head_dim) / 2;
-  // By heads, as attention is: rows would send all of them to other cores.
-  Divide(num_heads, rows * head_dim, [&](int begin, int end) {
-    float* to = x + size_t{1} * begin * head_dim;
-    for (int row = 0; row < rows; ++row, to += row_stride) {
-      elementwise_.rope(to, end - begin, head_dim, cos + row * half,
-                        sin + row * half);
+  const auto turn = [&](int first_row, int end_row, int head, int heads) {
+    for (int64_t row = first_row; row < end_row; ++row) {
+      elementwise_.rope(x + row * row_stride + int64_t{1} * head * head_dim,
+                        heads, head_dim, cos + row * half, sin + row * half);
     }
-  });
+  };
+  if (num_heads < threads_.size()) {
+    Divide(rows, num_heads * head_dim,
+           [&](int begin, int end) { turn(begin, end, 0, num_heads); });
+  } else {
+    // As attention is: rows would send all heads to other cores.
+    Divide(num_heads, rows * head_dim,
+           [&](int begin, int end) { turn(0, rows, begin, end - begin); });
+  }
 }
 
 void CpuBackend::StoreKv(const float* k, const float* v, int row_stride,

@@ -277,6 +277,8 @@ std::vector<float> RunEveryOp(Backend& backend) {
   const int head_dim = 43 * 2;
   backend.Rope(x.data(), rows, cols, 8, head_dim, out.data(), y.data());
   append(x);
+  backend.Rope(x.data(), rows, cols, 1, 512, out.data(), y.data());
+  append(x);
   const PagedCache cache({1, 200, 4, 16, head_dim}, 60);
   std::vector<RowContext> contexts;
   for (int row = 0; row < rows; ++row)
