@@ -63,15 +63,6 @@ class HiddenStatesTest : public ProxiedPairTest {
     }));
     return bytes;
   }
-  int CountInLog(const std::string& name, const std::string& text) {
-    const std::string log = processes_->Log(name);
-    int count = 0;
-    for (size_t at = log.find(text); at != std::string::npos;
-         at = log.find(text, at + 1)) {
-      ++count;
-    }
-    return count;
-  }
 
   const uint64_t hidden_size_;
   const Calibration calibration_;

@@ -145,6 +145,16 @@ class ProxiedPairTest : public ::testing::Test {
       return Metric("nacre_target_tensors_sent_total", "target") >= received;
     }));
   }
+  // How often a process has logged this.
+  int CountInLog(const std::string& name, const std::string& text) {
+    const std::string log = processes_->Log(name);
+    int count = 0;
+    for (size_t at = log.find(text); at != std::string::npos;
+         at = log.find(text, at + 1)) {
+      ++count;
+    }
+    return count;
+  }
   std::string AddressFile() const { return folder_.path() + "/address"; }
 
   const tools::TemporaryFolder folder_;  // before what it names a file for

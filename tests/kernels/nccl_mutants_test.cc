@@ -13,6 +13,7 @@
 #include "kernels/device_collectives.h"
 #include "kernels/nccl_collective.h"
 #include "kernels/shared_memory_collective.h"
+#include "tests/kernels/device_values.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/kernels/rank_threads.h"
 #include "tests/kernels/rank_transports.h"
@@ -68,19 +69,14 @@ std::vector<Values> Results(const std::string& transport) {
     const size_t rank = static_cast<size_t>(number);
     Backend* const backend = backends[rank].get();
     backend->BindComputeThread();
-    const auto x = *backend->Allocate(kCount * sizeof(float));
     const auto sum = *backend->Allocate(kCount * sizeof(float));
     const auto whole = *backend->Allocate(kRanks * kCount * sizeof(float));
-    const Values own = RandomFloats(kCount, static_cast<uint32_t>(number));
-    backend->CopyFromHost(own.data(), x->size_bytes(), x->data());
+    const auto x =
+        ToDevice(backend, RandomFloats(kCount, static_cast<uint32_t>(number)));
     statuses[rank] = RunStep(backend, meet->of_ranks[rank].get(), x->f32(),
                              sum->f32(), whole->f32());
-    results[rank].resize(kCount);
-    backend->CopyToHost(x->data(), x->size_bytes(), results[rank].data());
-    if (rank > 0) return;
-    results.back().resize(kRanks * kCount);
-    backend->CopyToHost(whole->data(), whole->size_bytes(),
-                        results.back().data());
+    results[rank] = ToHost(backend, x.get());
+    if (rank == 0) results.back() = ToHost(backend, whole.get());
   });
   for (const absl::Status& status : statuses) {
     if (!status.ok()) return {};

@@ -24,6 +24,7 @@
 #include "kernels/shared_memory_collective.h"
 #include "kernels/staged_collective.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/kernels/device_values.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/kernels/rank_threads.h"
 #include "tests/testing/mutant.h"
@@ -115,23 +116,18 @@ std::vector<Values> Steps(bool by_peers) {
   std::vector<Values> results(kRanks + 1);
   std::atomic<bool> is_right = true;
   ranks.OnEach([&](Backend* backend, Collective* collective, size_t rank) {
-    const auto x = *backend->Allocate(kCount * sizeof(float));
     const auto sum = *backend->Allocate(kCount * sizeof(float));
     const auto whole = *backend->Allocate(kRanks * kCount * sizeof(float));
-    const Values own = RandomFloats(kCount, static_cast<uint32_t>(rank));
-    backend->CopyFromHost(own.data(), x->size_bytes(), x->data());
+    const auto x =
+        ToDevice(backend, RandomFloats(kCount, static_cast<uint32_t>(rank)));
     for (int step = 0; step < kSteps && is_right; ++step) {
       const absl::Status status =
           RunStep(backend, collective, x->f32(), sum->f32(), whole->f32());
       if (!status.ok()) is_right = false;
       if (!status.ok()) collective->Abort(status);
     }
-    results[rank].resize(kCount);
-    backend->CopyToHost(x->data(), x->size_bytes(), results[rank].data());
-    if (rank > 0) return;
-    results.back().resize(kRanks * kCount);
-    backend->CopyToHost(whole->data(), whole->size_bytes(),
-                        results.back().data());
+    results[rank] = ToHost(backend, x.get());
+    if (rank == 0) results.back() = ToHost(backend, whole.get());
   });
   return is_right ? results : std::vector<Values>();
 }
