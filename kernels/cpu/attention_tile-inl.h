@@ -48,8 +48,8 @@ constexpr size_t kQueryStride = kMaxHeadDim + 4;
 
 // What a tile has computed so far. Scores are logarithms to base 2.
 struct TileState {
-  HWY_ALIGN float
-      q[kTileQueries * kQueryStride];  // [queries, head_dim], scaled
+  // [queries, head_dim], scaled
+  HWY_ALIGN float q[kTileQueries * kQueryStride];
   // [chunks, queries, kVectors of the chunk], in the order of Place
   HWY_ALIGN float sums[kTileQueries * kMaxHeadDim];
   HWY_ALIGN float scores[kTileQueries * kScoreStride];  // of one split

@@ -58,6 +58,7 @@ struct Shares {
   int run;    // tiles of a group at most, whatever heads they are of
 };
 
+// tiles: of each head. Rounds are how often each thread takes a group.
 Shares ShareTiles(int tiles, int num_heads, int threads) {
   const int total = tiles * num_heads;
   const int rounds = (total - 1) / (kMaxAttentionTiles * threads) + 1;
