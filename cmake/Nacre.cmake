@@ -66,9 +66,11 @@ function(nacre_sanitized name)
       add_library(
         nacre_sanitized OBJECT
         ${PROJECT_SOURCE_DIR}/tests/testing/tsan_abseil.cc
-        ${PROJECT_SOURCE_DIR}/tests/testing/tsan_grpc.cc)
-      target_link_libraries(nacre_sanitized PUBLIC nacre_options
-                                                   absl::synchronization gRPC::grpc)
+        ${PROJECT_SOURCE_DIR}/tests/testing/tsan_grpc.cc
+        ${PROJECT_SOURCE_DIR}/tests/testing/tsan_spdlog.cc)
+      target_link_libraries(
+        nacre_sanitized PUBLIC nacre_options absl::synchronization gRPC::grpc
+                               spdlog::spdlog)
     endif()
     target_link_libraries(${name} PRIVATE nacre_sanitized)
   endif()
