@@ -12,7 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/check.h"
 #include "common/status_macros.h"
-#include "kernels/cpu/wait_for_change.h"
+#include "kernels/cpu/awaited_count.h"
 
 namespace nacre::kernels {
 namespace {
@@ -70,22 +70,20 @@ class RankGroup {
       reason_ = reason;
     }
     aborted_.store(true, std::memory_order_release);
-    meetings_.fetch_add(1, std::memory_order_acq_rel);
-    meetings_.notify_all();
+    meetings_.Raise();
   }
 
  private:
   absl::Status Meet() {
     // First: of two that come at once, an abort either changes it afterwards or
     // is seen here.
-    const uint32_t meeting = meetings_.load(std::memory_order_acquire);
+    const uint32_t meeting = meetings_.value();
     if (!aborted_.load(std::memory_order_acquire)) {
       if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks_) {
         arrived_.store(0, std::memory_order_relaxed);
-        meetings_.fetch_add(1, std::memory_order_acq_rel);
-        meetings_.notify_all();
+        meetings_.Raise();
       } else {
-        WaitForChange(meetings_, meeting);
+        meetings_.AwaitChange(meeting);
       }
     }
     return reason();
@@ -93,7 +91,7 @@ class RankGroup {
 
   const size_t ranks_;
   RankCall calls_[kMostRanks];  // each written by its rank, between meetings
-  std::atomic<uint32_t> meetings_{0};
+  AwaitedCount meetings_;
   std::atomic<size_t> arrived_{0};  // at the next one
   std::atomic<bool> aborted_{false};
   absl::Mutex mutex_;

@@ -247,7 +247,6 @@ TESTED_BY = {
     "kernels/cpu/softmax_sums.cc": "tests/model/distribution_test.cc",
     "kernels/cpu/stacked_weights.cc": "tests/kernels/stacked_weights_test.cc",
     "kernels/cpu/thread_pool.cc": "tests/kernels/thread_pool_test.cc",
-    "kernels/cpu/wait_for_change.cc": "tests/kernels/thread_pool_test.cc",
     **{f"kernels/cuda/{name}": "tests/kernels/cuda/cuda_backend_test.cc"
        for name in ("attention.cu", "cuda_memory.cc", "cuda_row_ops.cc",
                     "elementwise.cu", "f32_gemm.cu", "norm.cu", "store_kv.cu")},

@@ -8,7 +8,6 @@
 
 #include "common/check.h"
 #include "common/cpu_quota.h"
-#include "kernels/cpu/wait_for_change.h"
 
 namespace nacre::kernels {
 namespace {
@@ -27,7 +26,8 @@ void PinThisThread(int core) {
 ThreadPool::ThreadPool(std::vector<int> cpus)
     : cpus_(std::move(cpus)),
       size_(std::max(1, static_cast<int>(cpus_.size()))),
-      shares_(static_cast<size_t>(size_)) {
+      shares_(static_cast<size_t>(size_)),
+      done_(static_cast<size_t>(size_)) {
   workers_.reserve(size_ - 1);
   for (int thread = 1; thread < size_; ++thread) {
     workers_.emplace_back([this, thread] { WorkerLoop(thread); });
@@ -35,9 +35,9 @@ ThreadPool::ThreadPool(std::vector<int> cpus)
 }
 
 ThreadPool::~ThreadPool() {
-  task_ = nullptr;
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  order_.each.reset();
+  order_.ranges.reset();
+  order_.posted.Raise();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -45,21 +45,27 @@ void ThreadPool::BindCaller() {
   if (!cpus_.empty()) PinThisThread(cpus_[0]);
 }
 
+void ThreadPool::RunOrder(absl::FunctionRef<void()> own) {
+  order_.posted.Raise();
+  own();
+  const uint32_t posted = order_.posted.value();
+  for (size_t i = 1; i < done_.size(); ++i) {
+    for (;;) {
+      const uint32_t done = done_[i].count.value();
+      if (done == posted) break;
+      done_[i].count.AwaitChange(done);
+    }
+  }
+}
+
 void ThreadPool::Run(absl::FunctionRef<void(int thread)> task) {
   if (size_ == 1) {
     task(0);
     return;
   }
-  task_ = &task;
-  unfinished_.store(size_ - 1, std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  task(0);
-  for (;;) {
-    const uint32_t left = unfinished_.load(std::memory_order_acquire);
-    if (left == 0) return;
-    WaitForChange(unfinished_, left);
-  }
+  order_.ranges.reset();
+  order_.each.emplace(task);
+  RunOrder([&] { task(0); });
 }
 
 void ThreadPool::Share::Set(uint32_t begin, uint32_t end) {
@@ -89,35 +95,47 @@ bool ThreadPool::Share::RunSome(bool from_back,
 
 void ThreadPool::RunRanges(int count,
                            absl::FunctionRef<void(int begin, int end)> task) {
+  if (size_ == 1) {
+    if (count > 0) task(0, count);
+    return;
+  }
   const uint64_t total = static_cast<uint64_t>(count);
   const size_t threads = shares_.size();
   for (size_t i = 0; i < threads; ++i) {
     shares_[i].Set(static_cast<uint32_t>(total * i / threads),
                    static_cast<uint32_t>(total * (i + 1) / threads));
   }
-  Run([&](int thread) {
-    const size_t own = static_cast<size_t>(thread);
-    while (shares_[own].RunSome(/*from_back=*/false, task)) {
+  order_.each.reset();
+  order_.ranges.emplace(task);
+  RunOrder([&] { RunShares(0, task); });
+}
+
+void ThreadPool::RunShares(int thread, absl::FunctionRef<void(int, int)> task) {
+  const size_t own = static_cast<size_t>(thread);
+  const size_t threads = shares_.size();
+  while (shares_[own].RunSome(/*from_back=*/false, task)) {
+  }
+  for (size_t i = 1; i < threads; ++i) {
+    Share& other = shares_[(own + i) % threads];
+    while (other.RunSome(/*from_back=*/true, task)) {
     }
-    for (size_t i = 1; i < threads; ++i) {
-      Share& other = shares_[(own + i) % threads];
-      while (other.RunSome(/*from_back=*/true, task)) {
-      }
-    }
-  });
+  }
 }
 
 void ThreadPool::WorkerLoop(int thread) {
   PinThisThread(cpus_[thread]);
-  // The pool was made at generation 0: a first task that came before this
+  // The pool was made with nothing posted: a first task that came before this
   // thread ran is still seen as new.
   for (uint32_t seen = 0;; ++seen) {
-    WaitForChange(generation_, seen);
-    if (task_ == nullptr) return;
-    (*task_)(thread);
-    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      unfinished_.notify_one();
+    order_.posted.AwaitChange(seen);
+    if (order_.ranges.has_value()) {
+      RunShares(thread, *order_.ranges);
+    } else if (order_.each.has_value()) {
+      (*order_.each)(thread);
+    } else {
+      return;
     }
+    done_[static_cast<size_t>(thread)].count.Raise();
   }
 }
 

@@ -11,10 +11,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "kernels/cpu/awaited_count.h"
 
 namespace nacre::kernels {
 
@@ -56,18 +58,33 @@ class ThreadPool {
     alignas(64) std::atomic<uint64_t> left_{0};  // end in the upper half
   };
 
+  // What all threads have to do: one of both, or to end. One cache line, which
+  // only the caller writes: once another core has it, nothing is missing that
+  // it would have to ask for.
+  struct alignas(64) Order {
+    AwaitedCount posted;
+    std::optional<absl::FunctionRef<void(int thread)>> each;
+    std::optional<absl::FunctionRef<void(int begin, int end)>> ranges;
+  };
+  static_assert(sizeof(Order) == 64);
+  // Orders that a worker has done: all in a line of its own, as one that two
+  // cores write goes to and fro while both wait.
+  struct alignas(64) Done {
+    AwaitedCount count;
+  };
+
   void WorkerLoop(int thread);
+  // Posts `order_`, runs `own` and waits until all workers have done it.
+  void RunOrder(absl::FunctionRef<void()> own);
+  // The share of a thread, and then of others what is left.
+  void RunShares(int thread, absl::FunctionRef<void(int, int)> task);
 
   const std::vector<int> cpus_;
   const int size_;
+  Order order_;                // written between two tasks, read in them
   std::vector<Share> shares_;  // of RunRanges, one a thread
+  std::vector<Done> done_;     // of each worker; the caller's is not used
   std::vector<std::thread> workers_;
-
-  // Written by Run before `generation_` grows, read by workers after. Null asks
-  // the workers to end.
-  const absl::FunctionRef<void(int)>* task_ = nullptr;
-  std::atomic<uint32_t> generation_{0};
-  std::atomic<uint32_t> unfinished_{0};  // workers still in the current task
 };
 
 }  // namespace nacre::kernels

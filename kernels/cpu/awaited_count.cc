@@ -1,4 +1,4 @@
-#include "kernels/cpu/wait_for_change.h"
+#include "kernels/cpu/awaited_count.h"
 
 #include <chrono>
 
@@ -12,10 +12,17 @@ constexpr int kPausesBetweenClockReads = 32;
 
 }  // namespace
 
-void WaitForChange(const std::atomic<uint32_t>& value, uint32_t old) {
+void AwaitedCount::Raise() {
+  // In one order with the two in AwaitChange: either this sees that thread
+  // parked, or that one sees the new value.
+  value_.fetch_add(1, std::memory_order_seq_cst);
+  if (parked_.load(std::memory_order_seq_cst) > 0) value_.notify_all();
+}
+
+void AwaitedCount::AwaitChange(uint32_t old) {
   const auto changes_soon = [&] {
     for (int i = 0; i < kPausesBetweenClockReads; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return true;
+      if (value() != old) return true;
       hwy::Pause();
     }
     return false;
@@ -26,7 +33,11 @@ void WaitForChange(const std::atomic<uint32_t>& value, uint32_t old) {
   do {
     if (changes_soon()) return;
   } while (std::chrono::steady_clock::now() < deadline);
-  value.wait(old, std::memory_order_acquire);
+  parked_.fetch_add(1, std::memory_order_seq_cst);
+  if (value_.load(std::memory_order_seq_cst) == old) {
+    value_.wait(old, std::memory_order_acquire);
+  }
+  parked_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace nacre::kernels
