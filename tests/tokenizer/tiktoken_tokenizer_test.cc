@@ -25,6 +25,7 @@ std::string Small() { return ReadTestFile("tiktoken/tokenizer.model"); }
 // added_tokens_decoder of special tokens of these names, ids from `first` on.
 std::string Decoder(const std::vector<std::string>& names, int first = 800) {
   std::vector<std::string> entries;
+  entries.reserve(names.size());
   for (const std::string& name : names) {
     entries.push_back(absl::StrCat("\"", first++, "\": {\"content\": \"", name,
                                    "\", \"special\": true}"));

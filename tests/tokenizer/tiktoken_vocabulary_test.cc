@@ -68,6 +68,7 @@ std::vector<int32_t> EncodeOneByOne(const std::map<std::string, int32_t>& ranks,
     parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(at) + 1);
   }
   std::vector<int32_t> ids;
+  ids.reserve(parts.size());
   for (const std::string& part : parts) ids.push_back(ranks.at(part));
   return ids;
 }
@@ -165,7 +166,7 @@ TEST(TiktokenVocabularyTest, MergesWordsAsTiktoken) {
   }
 }
 
-// Ranks that no training gives, so that tokens are reached by many ways.
+// Ranks that no training gives: there are many ways to a token.
 TEST(TiktokenVocabularyTest, MergesByAnyRanks) {
   std::minstd_rand random(1);
   const auto word = [&](size_t longest) {
