@@ -26,6 +26,29 @@ absl::StatusOr<BpeModel> BpeModel::Parse(const Json& json,
   return model;
 }
 
+BpeModel BpeModel::OfRanks(const std::vector<std::string>& pieces) {
+  BpeModel model;
+  model.ignore_merges_ = true;
+  model.ids_.reserve(pieces.size());
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    model.ids_.emplace(pieces[id], static_cast<int32_t>(id));
+  }
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    const absl::string_view piece = pieces[id];
+    for (size_t cut = ScanUtf8(piece).size; cut < piece.size();
+         cut += ScanUtf8(piece.substr(cut)).size) {
+      const auto left = model.ids_.find(piece.substr(0, cut));
+      if (left == model.ids_.end()) continue;
+      const auto right = model.ids_.find(piece.substr(cut));
+      if (right == model.ids_.end()) continue;
+      model.merges_[Pair(left->second, right->second)] = {
+          static_cast<uint32_t>(id), static_cast<int32_t>(id)};
+    }
+  }
+  model.BuildCover();
+  return model;
+}
+
 absl::Status BpeModel::ParseVocabulary(const Json& json,
                                        std::vector<std::string>* pieces) {
   const Json* const vocab = FindField(json, "vocab");

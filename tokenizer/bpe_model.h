@@ -30,6 +30,11 @@ class BpeModel {
   static absl::StatusOr<BpeModel> Parse(const Json& json,
                                         std::vector<std::string>* pieces);
 
+  // Merges as tiktoken does: of the pairs whose text is a piece, the one with
+  // the lowest id of that; a word that is a piece is that piece. `pieces` by
+  // id, in the alphabet of byte_level.h, none empty or there twice.
+  static BpeModel OfRanks(const std::vector<std::string>& pieces);
+
   // Adds the ids of one word of valid UTF-8. Characters without a piece become
   // bytes (byte_fallback), the unknown token, or nothing. Errors: of *ids.
   absl::Status Encode(absl::string_view word, LimitedIds* ids) const;

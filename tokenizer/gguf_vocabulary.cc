@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
+#include "tokenizer/known_patterns.h"
 #include "tokenizer/utf8.h"
 #include "tokenizer/vocabulary.h"
 
@@ -29,13 +30,7 @@ namespace {
 
 constexpr char kTokensKey[] = "tokenizer.ggml.tokens";
 
-// Of the tokenizer.json files of the models that have these names.
-constexpr absl::string_view kLlama3Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
-    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr absl::string_view kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
-    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Of the tokenizer.json files of the models that have this name.
 constexpr absl::string_view kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*)"
     R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?)"

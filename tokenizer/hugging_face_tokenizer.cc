@@ -47,8 +47,10 @@ std::vector<TextRange> RangesBetween(const std::vector<size_t>& marks) {
 
 class HuggingFaceTokenizer : public Tokenizer {
  public:
+  // The model merges `pieces` by rank or, where there are none, is in `json`.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(
-      absl::string_view text, const TokenizerConfig& config);
+      const Json& json, std::vector<std::string> pieces,
+      const TokenizerConfig& config);
 
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text, EncodeOptions options) const override;
@@ -118,9 +120,8 @@ class ChainDecoder : public IncrementalDecoder {
 };
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> HuggingFaceTokenizer::Create(
-    absl::string_view text, const TokenizerConfig& config) {
-  NACRE_ASSIGN_OR_RETURN(const Json json,
-                         ParseJsonObject(text, "tokenizer.json"));
+    const Json& json, std::vector<std::string> pieces,
+    const TokenizerConfig& config) {
   auto tokenizer = std::make_unique<HuggingFaceTokenizer>();
   NACRE_ASSIGN_OR_RETURN(tokenizer->normalizer_,
                          Normalizer::Parse(FindField(json, "normalizer")));
@@ -131,12 +132,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HuggingFaceTokenizer::Create(
       PostProcessor::Parse(FindField(json, "post_processor")));
   NACRE_ASSIGN_OR_RETURN(tokenizer->decoder_,
                          Decoder::Parse(FindField(json, "decoder")));
-  const Json* const model = FindField(json, "model");
-  if (model == nullptr) {
-    return absl::InvalidArgumentError("model is missing");
+  if (!pieces.empty()) {
+    tokenizer->model_ = BpeModel::OfRanks(pieces);
+  } else {
+    const Json* const model = FindField(json, "model");
+    if (model == nullptr) {
+      return absl::InvalidArgumentError("model is missing");
+    }
+    NACRE_ASSIGN_OR_RETURN(tokenizer->model_, BpeModel::Parse(*model, &pieces));
   }
-  std::vector<std::string> pieces;
-  NACRE_ASSIGN_OR_RETURN(tokenizer->model_, BpeModel::Parse(*model, &pieces));
   NACRE_RETURN_IF_ERROR(tokenizer->ParseAddedTokens(json, &pieces));
   if (pieces.empty()) {
     return absl::InvalidArgumentError("the vocabulary is empty");
@@ -319,8 +323,16 @@ std::unique_ptr<IncrementalDecoder> HuggingFaceTokenizer::NewDecoder(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseHuggingFaceTokenizer(
-    absl::string_view json, const TokenizerConfig& config) {
-  return HuggingFaceTokenizer::Create(json, config);
+    absl::string_view text, const TokenizerConfig& config) {
+  NACRE_ASSIGN_OR_RETURN(const Json json,
+                         ParseJsonObject(text, "tokenizer.json"));
+  return HuggingFaceTokenizer::Create(json, {}, config);
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeRankedTokenizer(
+    const Json& json, std::vector<std::string> pieces,
+    const TokenizerConfig& config) {
+  return HuggingFaceTokenizer::Create(json, std::move(pieces), config);
 }
 
 }  // namespace nacre::tokenizer

@@ -8,9 +8,12 @@
 #define TOKENIZER_HUGGING_FACE_TOKENIZER_H_
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/json_fields.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_config.h"
 
@@ -22,6 +25,12 @@ namespace nacre::tokenizer {
 // component of a type that is not supported.
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseHuggingFaceTokenizer(
     absl::string_view json, const TokenizerConfig& config = {});
+
+// The same of a tokenizer.json without "model": its pieces are `pieces`, one at
+// least, which BpeModel::OfRanks merges.
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeRankedTokenizer(
+    const Json& json, std::vector<std::string> pieces,
+    const TokenizerConfig& config);
 
 }  // namespace nacre::tokenizer
 

@@ -8,9 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/files.h"
 #include "common/gguf/gguf_file.h"
@@ -18,6 +16,8 @@
 #include "tokenizer/gguf_tokenizer.h"
 #include "tokenizer/hugging_face_tokenizer.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
+#include "tokenizer/tiktoken_tokenizer.h"
+#include "tokenizer/tiktoken_vocabulary.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_config.h"
 
@@ -45,25 +45,28 @@ absl::Status AtFile(const std::string& path, const absl::Status& status) {
 constexpr char kConvert[] =
     "transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...) "
     "writes it as tokenizer.json, which is read";
-constexpr char kTiktoken[] =
-    "a tiktoken vocabulary, which has neither the pre-tokenizer nor the "
-    "special tokens: ";
 
-// Lines of a base64 text and a number.
-bool IsTiktoken(absl::string_view content) {
-  const absl::string_view line = content.substr(0, content.find('\n'));
-  const size_t space = line.find(' ');
-  if (space == absl::string_view::npos) return false;
-  std::string piece;
-  int rank = 0;
-  return absl::Base64Unescape(line.substr(0, space), &piece) &&
-         absl::SimpleAtoi(line.substr(space + 1), &rank);
+std::string PathIn(const std::string& model_dir, absl::string_view name) {
+  return absl::StrCat(model_dir, "/", name);
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerModel(
-    absl::string_view content, const TokenizerConfig& config) {
-  if (!IsTiktoken(content)) return ParseSentencePieceTokenizer(content, config);
-  return absl::UnimplementedError(absl::StrCat(kTiktoken, kConvert));
+bool IsThere(const std::string& model_dir, absl::string_view name) {
+  std::error_code error;
+  return std::filesystem::exists(PathIn(model_dir, name), error);
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTiktokenOf(
+    const std::string& model_dir, absl::string_view name,
+    absl::string_view vocabulary, const std::string& tokenizer_config) {
+  TiktokenFolder folder;
+  folder.is_qwen = name == kQwenTiktoken;
+  folder.tokenizer_config = tokenizer_config;
+  NACRE_ASSIGN_OR_RETURN(std::optional<std::string> model_config,
+                         ReadIfThere(PathIn(model_dir, "config.json")));
+  folder.model_config = std::move(model_config).value_or("");
+  folder.has_token_maps = IsThere(model_dir, "special_tokens_map.json") ||
+                          IsThere(model_dir, "added_tokens.json");
+  return ParseTiktokenTokenizer(vocabulary, folder);
 }
 
 // Of a folder with neither file: what it has instead.
@@ -79,7 +82,10 @@ std::string UnreadForms(const std::string& model_dir) {
        !error && file != fs::directory_iterator(); file.increment(error)) {
     const std::string name = file->path().filename().string();
     if (absl::EndsWith(name, ".tiktoken")) {
-      return absl::StrCat("; ", name, " is ", kTiktoken, kConvert);
+      return absl::StrCat("; ", name,
+                          " is a tiktoken vocabulary, which has neither the "
+                          "pre-tokenizer nor the special tokens. A "
+                          "tokenizer.json beside it is read in its place");
     }
     if (name == "tekken.json") {
       return absl::StrCat("; tekken.json is mistral-common's form: ", kConvert);
@@ -101,8 +107,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     return tokenizer;
   }
   TokenizerConfig config;
-  const std::string config_path =
-      absl::StrCat(model_dir, "/tokenizer_config.json");
+  const std::string config_path = PathIn(model_dir, "tokenizer_config.json");
   NACRE_ASSIGN_OR_RETURN(const std::optional<std::string> config_text,
                          ReadIfThere(config_path));
   if (config_text) {
@@ -110,20 +115,18 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     if (!parsed.ok()) return AtFile(config_path, parsed.status());
     config = *std::move(parsed);
   }
-  using Parser = absl::StatusOr<std::unique_ptr<Tokenizer>> (*)(
-      absl::string_view, const TokenizerConfig&);
-  constexpr struct {
-    const char* name;
-    Parser parse;
-  } kFormats[] = {{"tokenizer.json", ParseHuggingFaceTokenizer},
-                  {"tokenizer.model", ParseTokenizerModel}};
-  for (const auto& format : kFormats) {
-    const std::string path = absl::StrCat(model_dir, "/", format.name);
+  for (const absl::string_view name :
+       {"tokenizer.json", "tokenizer.model", kQwenTiktoken}) {
+    const std::string path = PathIn(model_dir, name);
     NACRE_ASSIGN_OR_RETURN(const std::optional<std::string> content,
                            ReadIfThere(path));
     if (!content) continue;
     absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
-        format.parse(*content, config);
+        name == "tokenizer.json" ? ParseHuggingFaceTokenizer(*content, config)
+        : name == "tokenizer.model" && !IsTiktoken(*content)
+            ? ParseSentencePieceTokenizer(*content, config)
+            : ParseTiktokenOf(model_dir, name, *content,
+                              config_text.value_or(""));
     if (!tokenizer.ok()) return AtFile(path, tokenizer.status());
     return tokenizer;
   }

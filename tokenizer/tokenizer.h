@@ -107,11 +107,12 @@ class Tokenizer {
   std::optional<int32_t> eos_id_;
 };
 
-// Reads tokenizer.json, or tokenizer.model if that is absent, and
+// Reads tokenizer.json, or tokenizer.model if that is absent (SentencePiece, or
+// tiktoken with what config.json says), or qwen.tiktoken, and
 // tokenizer_config.json if present; of a GGUF file, its metadata.
-// NOT_FOUND: neither file is in the folder. INVALID_ARGUMENT or DATA_LOSS: a
-// file is malformed; UNIMPLEMENTED: it needs something that is not supported.
-// Messages name the file and what is wrong in it.
+// NOT_FOUND: none of these files is in the folder. INVALID_ARGUMENT or
+// DATA_LOSS: a file is malformed; UNIMPLEMENTED: it needs something that is not
+// supported. Messages name the file and what is wrong in it.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     const std::string& model_dir);
 

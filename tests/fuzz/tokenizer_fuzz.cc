@@ -1,4 +1,4 @@
-// Bytes to both tokenizer readers, the config reader and the translator of
+// Bytes to the tokenizer readers, the config reader and the translator of
 // patterns; what parses then encodes and decodes a short text, and encodes
 // longer ones: what a file makes of them takes too long, or too much memory, if
 // it has no limit. The first byte chooses the reader.
@@ -10,11 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/check.h"
 #include "tokenizer/hugging_face_tokenizer.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
 #include "tokenizer/stream_decoder.h"
+#include "tokenizer/tiktoken_tokenizer.h"
+#include "tokenizer/tiktoken_vocabulary.h"
 #include "tokenizer/tokenizer_config.h"
 #include "tokenizer/utf8.h"
 
@@ -83,6 +88,27 @@ void UsePattern(absl::string_view pattern) {
   }
 }
 
+// Lines of a vocabulary, a tokenizer_config.json and a config.json, with a zero
+// byte between them. Only some have lines for all bytes.
+void UseTiktoken(absl::string_view parts, bool adds_bytes) {
+  std::string vocabulary;
+  for (int byte = 0; adds_bytes && byte < 256; ++byte) {
+    const char token = static_cast<char>(byte);
+    absl::StrAppend(&vocabulary,
+                    absl::Base64Escape(absl::string_view(&token, 1)), " ", byte,
+                    "\n");
+  }
+  const std::vector<std::string> texts =
+      absl::StrSplit(parts, absl::MaxSplits('\0', 2));
+  nacre::tokenizer::TiktokenFolder folder;
+  if (texts.size() > 1) folder.tokenizer_config = texts[1];
+  if (texts.size() > 2) folder.model_config = texts[2];
+  (void)nacre::tokenizer::IsTiktoken(texts[0]);
+  const auto tokenizer =
+      nacre::tokenizer::ParseTiktokenTokenizer(vocabulary + texts[0], folder);
+  if (tokenizer.ok()) UseTokenizer(**tokenizer);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -91,6 +117,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                 size - 1);
   if (data[0] % 8 == 4) {
     UsePattern(bytes);
+    return 0;
+  }
+  if (data[0] % 8 == 7) {
+    UseTiktoken(bytes, data[0] % 16 == 7);
     return 0;
   }
   if (data[0] % 4 == 0) {

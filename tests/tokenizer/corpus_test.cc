@@ -17,6 +17,7 @@
 #include "tests/tokenizer/goldens.h"
 #include "tokenizer/hugging_face_tokenizer.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
+#include "tokenizer/tiktoken_tokenizer.h"
 
 namespace nacre::tokenizer {
 namespace {
@@ -25,12 +26,31 @@ bool IsSentencePiece(const std::string& name) {
   return absl::StartsWith(name, "spm_");
 }
 
+absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(const std::string& name) {
+  if (IsSentencePiece(name)) {
+    return ParseSentencePieceTokenizer(ReadTestFile(name + ".model"));
+  }
+  if (name == "tiktoken") {
+    return LoadTokenizer(NACRE_TEST_DATA "/tokenizer/tiktoken");
+  }
+  if (name == "tiktoken_llama3") {
+    return ParseTiktokenTokenizer(
+        TiktokenOfSize(128000),
+        {.model_config = R"({"model_type": "llama", "vocab_size": 128256})"});
+  }
+  if (name == "tiktoken_qwen") {
+    return ParseTiktokenTokenizer(
+        TiktokenOfSize(151643),
+        {.is_qwen = true,
+         .tokenizer_config = R"({"tokenizer_class": "QWenTokenizer"})",
+         .model_config = R"({"model_type": "qwen"})"});
+  }
+  return ParseHuggingFaceTokenizer(ReadTestFile(name + ".json"));
+}
+
 std::unique_ptr<Tokenizer> Load(const std::string& name) {
   if (name == "spm_bundled") return LoadBundled();
-  auto tokenizer =
-      IsSentencePiece(name)
-          ? ParseSentencePieceTokenizer(ReadTestFile(name + ".model"))
-          : ParseHuggingFaceTokenizer(ReadTestFile(name + ".json"));
+  auto tokenizer = Parse(name);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
 }
@@ -147,7 +167,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "deepseek_v3", "gemma", "gpt_neox", "llama2", "llama3",
                       "mistral", "phi3", "phi4", "phi4_mini", "qwen2", "qwen3",
                       "spm_bundled", "spm_gemma", "spm_rules", "spm_suffix",
-                      "starcoder2", "tekken"),
+                      "starcoder2", "tekken", "tiktoken", "tiktoken_llama3",
+                      "tiktoken_qwen"),
     [](const ::testing::TestParamInfo<const char*>& info) {
       return std::string(info.param);
     });

@@ -7,6 +7,8 @@
 #include <random>
 #include <sstream>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/utf8.h"
 
@@ -99,6 +101,20 @@ void ExpectGoldens(const Tokenizer& tokenizer,
     EXPECT_EQ(tokenizer.Decode(golden.ids, false), golden.decoded_all);
     ExpectStreams(tokenizer, golden.ids, false, golden.decoded_all);
   }
+}
+
+std::string TiktokenOfSize(size_t size) {
+  std::string text = ReadTestFile("tiktoken/tokenizer.model");
+  const size_t ranks = std::count(text.begin(), text.end(), '\n');
+  for (size_t rank = ranks; rank < size; ++rank) {
+    const char token[] = {'\xFF', static_cast<char>(rank >> 16),
+                          static_cast<char>(rank >> 8),
+                          static_cast<char>(rank)};
+    absl::StrAppend(&text,
+                    absl::Base64Escape(absl::string_view(token, sizeof(token))),
+                    " ", rank, "\n");
+  }
+  return text;
 }
 
 std::unique_ptr<Tokenizer> LoadBundled() {

@@ -44,6 +44,10 @@ void ExpectGoldens(const Tokenizer& tokenizer,
                    const std::vector<Golden>& goldens, EncodeOptions options,
                    bool check_decoded_all);
 
+// The small vocabulary of tiktoken, filled up to `size` tokens as
+// make_tiktoken.py does.
+std::string TiktokenOfSize(size_t size);
+
 // Streamed decoding of `ids` gives `expected`, and every part is whole UTF-8.
 void ExpectStreams(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                    bool skip_special_tokens, const std::string& expected);

@@ -98,15 +98,39 @@ TEST_F(LoadTokenizerTest, RefusesADeepFile) {
 }
 
 TEST_F(LoadTokenizerTest, SaysHowFormsThatAreUnreadAreConverted) {
-  Write("qwen.tiktoken", "IQ== 0\nIg== 1\n");
-  ExpectError(absl::StatusCode::kNotFound, "; qwen.tiktoken is a tiktoken",
-              "save_pretrained");
+  Write("other.tiktoken", "IQ== 0\nIg== 1\n");
+  ExpectError(absl::StatusCode::kNotFound, "; other.tiktoken is a tiktoken",
+              "A tokenizer.json beside it is read in its place");
   Write("vocab.json", "{}");
   ExpectError(absl::StatusCode::kNotFound, "; vocab.json and merges.txt",
               "save_pretrained");
-  Write("tokenizer.model", "IQ== 0\nIg== 1\n");
+  Write("tokenizer.model", ReadTestFile("tiktoken/tokenizer.model"));
   ExpectError(absl::StatusCode::kUnimplemented,
-              "/tokenizer.model: a tiktoken vocabulary", "save_pretrained");
+              "/tokenizer.model: a tiktoken vocabulary",
+              "A tokenizer.json beside it is read in its place");
+}
+
+TEST_F(LoadTokenizerTest, ReadsTiktoken) {
+  Write("tokenizer.model", TiktokenOfSize(128000));
+  Write("config.json", R"({"model_type": "llama", "vocab_size": 128256})");
+  EXPECT_EQ((*LoadTokenizer(dir_))->vocab_size(), 128256);
+  Write("tokenizer.model", ReadTestFile("tiktoken/tokenizer.model"));
+  Write("tokenizer_config.json",
+        R"({"additional_special_tokens": ["<a>"], "eos_token": "<a>"})");
+  EXPECT_EQ((*LoadTokenizer(dir_))->eos_id(), 800);
+  Write("added_tokens.json", "{}");
+  ExpectError(absl::StatusCode::kUnimplemented, "/tokenizer.model",
+              "special_tokens_map.json or added_tokens.json is there");
+  Write("tokenizer.model", "IQ== 0\nIg== 2\n");
+  ExpectError(absl::StatusCode::kInvalidArgument,
+              "/tokenizer.model: line 2: rank 2 of a file of 2", "");
+  std::filesystem::remove(dir_ + "/tokenizer.model");
+  Write("tokenizer_config.json", R"({"tokenizer_class": "QWenTokenizer"})");
+  Write("qwen.tiktoken", TiktokenOfSize(151643));
+  EXPECT_EQ((*LoadTokenizer(dir_))->vocab_size(), 151851);
+  Write("qwen.tiktoken", "IQ== 0\r\n");
+  ExpectError(absl::StatusCode::kInvalidArgument,
+              "/qwen.tiktoken: line 1: rank '0\\r' is no number", "");
 }
 
 // A file that waits for a writer, or never ends.
