@@ -83,13 +83,15 @@ absl::Status ScratchMemory::Check(size_t bytes, const std::string& dir) {
   const bool is_known =
       fstatvfs(fd, &room) == 0 && room.f_blocks > 0 && room.f_frsize > 0;
   close(fd);
-  // With what only a privileged process may take. A system that does not know
-  // is asked when the room is taken.
-  const auto unit = static_cast<size_t>(room.f_frsize);
-  if (!is_known || bytes <= room.f_bfree * unit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("there is no room for ", bytes, " bytes in ", dir, ": ",
-                   static_cast<size_t>(room.f_bfree) * unit, " are free"));
+  // A system that does not know is asked when the room is taken. Some is kept
+  // for root.
+  const auto free =
+      static_cast<size_t>(geteuid() == 0 ? room.f_bfree : room.f_bavail) *
+      static_cast<size_t>(room.f_frsize);
+  if (!is_known || bytes <= free) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("there is no room for ",
+                                                   bytes, " bytes in ", dir,
+                                                   ": ", free, " are free"));
 }
 
 ScratchMemory::~ScratchMemory() { munmap(data_, size_); }

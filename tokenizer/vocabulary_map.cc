@@ -99,6 +99,19 @@ void PairRoles(std::optional<int32_t> of_target,
   }
 }
 
+// Ids that are the same on both sides stay themselves, though others may stand
+// for the same text.
+void KeepCommonIds(size_t count, VocabularyMap* map) {
+  for (size_t id = 0; id < map->fed.size(); ++id) {
+    if (id < count) {
+      map->fed[id] = static_cast<int32_t>(id);
+      map->drawn[id] = map->fed[id];
+    } else if (map->drawn[id] < static_cast<int32_t>(count)) {
+      map->drawn[id] = kNoId;
+    }
+  }
+}
+
 }  // namespace
 
 VocabularyMap MapVocabulary(const Tokenizer& target, const Tokenizer& draft,
@@ -133,6 +146,11 @@ VocabularyMap MapVocabulary(const Tokenizer& target, const Tokenizer& draft,
   // Where one token does both, the draft may say the end.
   PairRoles(target.eos_id(), draft.eos_id(), &map);
   PairRoles(target.bos_id(), draft.bos_id(), &map);
+  if (HaveCommonIds(target, draft)) {
+    KeepCommonIds(
+        static_cast<size_t>(std::min(target.vocab_size(), draft.vocab_size())),
+        &map);
+  }
   map.share = num_texts == 0 ? 0
                              : static_cast<double>(num_common) /
                                    static_cast<double>(num_texts);

@@ -31,13 +31,15 @@ struct VocabularyMap {
 // ones are where they have the same name or begin or end a text alike. Bytes
 // that are no whole character are compared by their pieces, as they are
 // written. Of ids that stand for the same text a byte token ("<0x41>") comes
-// last, then the lowest comes first. The target's ids are those of its
+// last, then the lowest comes first. Where one vocabulary is the beginning of
+// the other, its ids are themselves. The target's ids are those of its
 // tokenizer and, without a text, as many as `size` says: rows that its head has
 // besides. Takes a second for 128,000 ids.
 VocabularyMap MapVocabulary(const Tokenizer& target, const Tokenizer& draft,
                             int size = 0);
 
-// Whether no map is needed: the ids that both have stand for the same pieces.
+// Whether the ids that both have stand for the same pieces. No map is needed
+// then if the draft's model has all of the target's ids.
 bool HaveCommonIds(const Tokenizer& one, const Tokenizer& other);
 
 }  // namespace nacre::tokenizer

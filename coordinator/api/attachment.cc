@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "absl/types/optional.h"
 #include "common/rpc/grpc_status.h"
 #include "coordinator/dispatch/clock.h"
+#include "coordinator/fleet/model_mismatch.h"
 #include "wire/hello_codec.h"
 
 namespace nacre::coordinator {
@@ -90,6 +92,11 @@ void RegistryService::Attachment::OnProof(const v1::VocabularyProof& proof) {
               "--target-tokenizer"
             : "")));
     return;
+  }
+  if (info.role == WorkerRole::kDraft) {
+    const std::string warning =
+        LackedIdsWarning(info, tokenizer_->vocab_size());
+    if (!warning.empty()) spdlog::warn("{}", warning);
   }
   absl::MutexLock lock(&mu_);
   if (state_ != State::kProof || stream_ == nullptr) return;

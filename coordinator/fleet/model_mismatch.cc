@@ -1,7 +1,5 @@
 #include "coordinator/fleet/model_mismatch.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -30,6 +28,15 @@ absl::Status CheckSameModel(const WorkerInfo& target, const WorkerInfo& other) {
         " (eos_token_id of generation_config.json or config.json)"));
   }
   return absl::OkStatus();
+}
+
+std::string LackedIdsWarning(const WorkerInfo& draft, int vocab_size) {
+  if (draft.model_vocab_size >= vocab_size) return "";
+  return absl::StrCat(
+      "the model of draft ", draft.address, " has ", draft.model_vocab_size,
+      " token ids, the tokenizer ", vocab_size,
+      ": once a text has one of the others, this draft drafts nothing more for "
+      "it. --target-tokenizer lets it");
 }
 
 }  // namespace nacre::coordinator

@@ -1,10 +1,12 @@
 // What makes the models of two targets differ: then the same request would get
-// other tokens from each of them.
+// other tokens from each of them. And what a draft cannot read of a text.
 //
-// Thread-safe: a pure function.
+// Thread-safe: pure functions.
 
 #ifndef COORDINATOR_FLEET_MODEL_MISMATCH_H_
 #define COORDINATOR_FLEET_MODEL_MISMATCH_H_
+
+#include <string>
 
 #include "absl/status/status.h"
 #include "coordinator/fleet/worker_info.h"
@@ -15,6 +17,11 @@ namespace nacre::coordinator {
 // is unlike `other`. That is the checkpoint (config.json or weights) or the end
 // tokens (eos_token_id of config.json or generation_config.json).
 absl::Status CheckSameModel(const WorkerInfo& target, const WorkerInfo& other);
+
+// Empty, or a warning: the model of `draft` lacks token ids of the tokenizer,
+// which has `vocab_size`. No token of an answer depends on it, but a draft that
+// helps with no chat, and says nothing, is a riddle.
+std::string LackedIdsWarning(const WorkerInfo& draft, int vocab_size);
 
 }  // namespace nacre::coordinator
 

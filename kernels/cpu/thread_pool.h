@@ -58,9 +58,9 @@ class ThreadPool {
     alignas(64) std::atomic<uint64_t> left_{0};  // end in the upper half
   };
 
-  // What all threads have to do: one of both, or to end. One cache line, which
-  // only the caller writes: once another core has it, nothing is missing that
-  // it would have to ask for.
+  // What all threads have to do: one of both, or to end. One cache line: once
+  // another core has it, nothing is missing that it would have to ask for. Only
+  // the caller writes it, but for workers that park.
   struct alignas(64) Order {
     AwaitedCount posted;
     std::optional<absl::FunctionRef<void(int thread)>> each;

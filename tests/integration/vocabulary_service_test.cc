@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,9 @@ class VocabularyServiceTest : public ::testing::Test {
   }
 
   // With a draft: a step without its tokens would be another one.
-  static tools::Cluster::Options Options(const std::string& draft) {
-    tools::Cluster::Options options = Service::Options(1, TargetModel(), draft);
+  static tools::Cluster::Options Options(
+      const std::string& draft, const std::string& target = TargetModel()) {
+    tools::Cluster::Options options = Service::Options(1, target, draft);
     options.more_args.target = {"--gate-timeouts=off"};
     return options;
   }
@@ -87,6 +89,40 @@ TEST_F(VocabularyServiceTest, ADraftOfOtherIdsDraftsAsItDidInItsOwn) {
     EXPECT_EQ(complete.speculation().rounds(), expected.speculation().rounds());
     EXPECT_EQ(complete.speculation().accepted(),
               expected.speculation().accepted());
+  }
+}
+
+// A target that was made for chats, and the draft of the model before that.
+TEST_F(VocabularyServiceTest, ADraftThatLacksTokensOfChatsDraftsForThem) {
+  const std::string chats = testing::TestFolder("chats");
+  testing::TinyCheckpoint shape;
+  shape.vocab_size = 4098;
+  testing::WriteTinyCheckpoint(shape, chats);
+  std::filesystem::copy_file(TargetModel() + "/tokenizer.model",
+                             chats + "/tokenizer.model");
+  testing::WriteFile(chats + "/tokenizer_config.json",
+                     R"({"added_tokens_decoder": {
+                         "4096": {"content": "<|im_start|>", "special": true},
+                         "4097": {"content": "<|im_end|>", "special": true}}})");
+  Service service(Options(DraftModel(), chats));
+  EXPECT_EQ(ShareOfDraft(service), 1);
+  for (const float temperature : {0.0f, 1.0f}) {
+    v1::GenerateRequest request = RequestAt(temperature, v1::METHOD_AR);
+    for (const uint32_t id : {4096u, 300u, 71u, 4097u, 13u, 4096u}) {
+      request.mutable_token_ids()->add_ids(id);
+    }
+    const std::vector<uint32_t> ar = Tokens(Answer(service, request));
+    for (const v1::Method method :
+         {v1::METHOD_SD, v1::METHOD_PEARL, v1::METHOD_ASYNC}) {
+      SCOPED_TRACE(absl::StrCat(temperature, " ", v1::Method_Name(method)));
+      request.mutable_speculation()->set_method(method);
+      const v1::Complete complete = Answer(service, request);
+      EXPECT_EQ(Tokens(complete), ar);
+      EXPECT_EQ(complete.speculation().degraded_rounds(), 0u);
+      // That method may find that this draft, which guesses, helps nobody.
+      if (method == v1::METHOD_ASYNC) continue;
+      EXPECT_GT(complete.speculation().drafted(), 0u);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/testing/tiny_checkpoint.h"
 #include "tests/tokenizer/goldens.h"
 #include "tokenizer/tokenizer.h"
@@ -186,6 +187,43 @@ TEST(VocabularyMapTest, OneTokenOfTheDraftStandsForOneOfTheTargets) {
   EXPECT_EQ(map.drawn[eos], *draft->eos_id());
   EXPECT_EQ(map.fed[bos], *draft->bos_id());
   EXPECT_EQ(map.drawn[bos], kNoId);
+}
+
+// The tokens of a tokenizer, and behind them these of a chat.
+std::unique_ptr<Tokenizer> LoadForChats(const std::string& name) {
+  const std::string dir = TestFolder("for_chats");
+  WriteFile(dir + "/tokenizer.model", ReadTestFile(name));
+  const int size = (*LoadTokenizer(dir))->vocab_size();
+  WriteFile(dir + "/tokenizer_config.json",
+            absl::StrCat(
+                R"({"added_tokens_decoder": {")", size,
+                R"(": {"content": "<|im_start|>", "special": true}, ")",
+                size + 1, R"(": {"content": "<|im_end|>", "special": true}}, )",
+                R"("eos_token": "<|im_end|>"})"));
+  return *LoadTokenizer(dir);
+}
+
+// A piece and the byte of the same text have ids of their own.
+TEST(VocabularyMapTest, TheIdsOfABeginningAreThemselves) {
+  const auto target = LoadForChats("spm_gemma.model");
+  const std::string dir = TestFolder("without_chats");
+  WriteFile(dir + "/tokenizer.model", ReadTestFile("spm_gemma.model"));
+  const auto draft = *LoadTokenizer(dir);
+  ASSERT_EQ(target->vocab_size(), draft->vocab_size() + 2);
+  EXPECT_TRUE(HaveCommonIds(*target, *draft));
+  const VocabularyMap map = MapVocabulary(*target, *draft);
+  CheckMap(map, *target, *draft);
+  EXPECT_EQ(map.share, 1);
+  for (int32_t id = 0; id < draft->vocab_size(); ++id) {
+    EXPECT_EQ(map.fed[static_cast<size_t>(id)], id);
+    EXPECT_EQ(map.drawn[static_cast<size_t>(id)], id);
+  }
+  EXPECT_EQ(map.drawn[map.drawn.size() - 2], kNoId);
+  EXPECT_EQ(map.drawn.back(), kNoId);
+  // The other way nothing is lacking.
+  const VocabularyMap back = MapVocabulary(*draft, *target);
+  CheckMap(back, *draft, *target);
+  EXPECT_EQ(back.fed, back.drawn);
 }
 
 // A head may have more rows than there are pieces.

@@ -158,9 +158,21 @@ absl::Status CheckPrefixStore(const model::KvStoreOptions& store) {
 
 // Of a draft whose vocabulary is not its target's.
 struct TargetVocabulary {
-  std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: it is its own
-  tokenizer::VocabularyMap map;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: no map is needed
+  tokenizer::VocabularyMap map;                     // then unused
+  double share = 1;                                 // VocabularyMap::share
 };
+
+// Whether a draft needs no map: its ids are the target's, and its model can be
+// fed all that the target's tokenizer makes, those added for chats, say. The
+// rows of a target's head besides (Qwen's) have no text: none is drawn.
+bool CanBeFed(const WorkerOptions& options, const tokenizer::Tokenizer& own,
+              const tokenizer::Tokenizer& target) {
+  if (!tokenizer::HaveCommonIds(target, own)) return false;
+  if (target.vocab_size() <= own.vocab_size()) return true;
+  const auto config = model::ReadConfig(options.model_dir);
+  return config.ok() && target.vocab_size() <= config->vocab_size;
+}
 
 // Before the weights are loaded: tokenizers alone say what both have.
 absl::StatusOr<TargetVocabulary> ReadTargetVocabulary(
@@ -169,12 +181,13 @@ absl::StatusOr<TargetVocabulary> ReadTargetVocabulary(
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<tokenizer::Tokenizer> target,
       tokenizer::LoadTokenizer(options.vocabulary.target_tokenizer));
-  if (tokenizer::HaveCommonIds(*target, own)) return vocabulary;
+  const bool can_be_fed = CanBeFed(options, own, *target);
+  if (can_be_fed && target->vocab_size() <= own.vocab_size()) return vocabulary;
   // A folder of a tokenizer alone says nothing of the model's head.
   const auto config = model::ReadConfig(options.vocabulary.target_tokenizer);
   vocabulary.map = tokenizer::MapVocabulary(
       *target, own, config.ok() ? config->vocab_size : 0);
-  const double share = vocabulary.map.share;
+  const double share = vocabulary.share = vocabulary.map.share;
   const std::string shared =
       absl::StrFormat("%.1f %% of the pieces of %s are in %s", 100 * share,
                       options.vocabulary.target_tokenizer, options.model_dir);
@@ -183,20 +196,24 @@ absl::StatusOr<TargetVocabulary> ReadTargetVocabulary(
         absl::StrFormat("%s, --least-vocabulary-share asks for %.1f %%", shared,
                         100 * options.vocabulary.least_share));
   }
-  spdlog::info("drafts in the target's vocabulary: {}", shared);
-  vocabulary.tokenizer = std::move(target);
+  if (can_be_fed) {
+    spdlog::info("drafts in its own ids, which are the target's: {}", shared);
+  } else {
+    spdlog::info("drafts in the target's vocabulary: {}", shared);
+    vocabulary.tokenizer = std::move(target);
+  }
   return vocabulary;
 }
 
 // From here on all ids are the target's.
 absl::Status MapToTarget(TargetVocabulary vocabulary, LoadedModel* loaded) {
+  loaded->vocabulary_share = vocabulary.share;
   if (vocabulary.tokenizer == nullptr) return absl::OkStatus();
   NACRE_ASSIGN_OR_RETURN(loaded->model, model::MappedModel::Create(
                                             std::move(loaded->model),
                                             std::move(vocabulary.map.fed),
                                             std::move(vocabulary.map.drawn)));
   loaded->tokenizer = std::move(vocabulary.tokenizer);
-  loaded->vocabulary_share = vocabulary.map.share;
   return absl::OkStatus();
 }
 

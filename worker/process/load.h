@@ -29,7 +29,7 @@ struct LoadedModel {
   model::PacedModel* paced = nullptr;  // the model, if it is one
   // The target's where the model's ids are mapped to it.
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
-  double vocabulary_share = 1;  // VocabularyMap::share where it is mapped
+  double vocabulary_share = 1;  // VocabularyMap::share, with a target's
 };
 
 // What is wrong with flags and the model's config, before anything is loaded:

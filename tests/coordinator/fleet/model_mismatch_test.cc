@@ -37,6 +37,17 @@ TEST_F(ModelMismatchTest, SaysWhatDiffers) {
                     HasSubstr("bigger"), HasSubstr(other.fingerprint)));
 }
 
+TEST_F(ModelMismatchTest, ADraftThatLacksIdsIsWarnedOf) {
+  WorkerInfo draft = Info(WorkerRole::kDraft, "draft:1");
+  draft.model_vocab_size = 32000;
+  EXPECT_EQ(LackedIdsWarning(draft, 32000), "");
+  EXPECT_EQ(LackedIdsWarning(draft, 31999), "");
+  EXPECT_THAT(LackedIdsWarning(draft, 32002),
+              AllOf(HasSubstr("draft draft:1 has 32000 token ids, the "
+                              "tokenizer 32002: "),
+                    HasSubstr("--target-tokenizer")));
+}
+
 TEST_F(ModelMismatchTest, ATargetOfOtherEndTokensIsRefused) {
   const Worker target = AddTarget("t0");
   WorkerInfo other = Info(WorkerRole::kTarget, "t1");

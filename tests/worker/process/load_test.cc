@@ -401,6 +401,71 @@ TEST(LoadTest, AMappedDraftIsFedAllIdsOfTheTargetsHead) {
   EXPECT_EQ(LogitsOf(*loaded->model, {1, 4099}).size(), 4100u);
 }
 
+// The bundled tokenizer, and behind its 4096 ids two of a chat.
+std::string FolderForChats(const std::string& name, bool are_special) {
+  const std::string dir = TestFolder(name);
+  std::filesystem::copy_file(NACRE_MODELS "/target/tokenizer.model",
+                             dir + "/tokenizer.model");
+  const std::string rest = are_special ? R"(", "special": true})" : "\"}";
+  nacre::testing::WriteFile(
+      dir + "/tokenizer_config.json",
+      absl::StrCat(R"({"added_tokens_decoder": {"4096": {"content": ")",
+                   "<|im_start|>", rest, R"(, "4097": {"content": ")",
+                   "<|im_end|>", rest, "}}"));
+  return dir;
+}
+
+TEST(LoadTest, ADraftThatLacksOnlyTokensOfChatsReadsThem) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
+  options.vocabulary.target_tokenizer = FolderForChats("chats", true);
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kDraft);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->vocabulary_share, 1);
+  EXPECT_EQ(loaded->model->info().vocab_size, 4098);
+  EXPECT_EQ(loaded->tokenizer->vocab_size(), 4098);
+  const absl::StatusOr<LoadedModel> original = LoadForWorker(
+      OptionsFor(NACRE_MODELS "/draft"), wire::WorkerRole::kDraft);
+  ASSERT_TRUE(original.ok()) << original.status();
+  std::vector<float> expected = LogitsOf(*original->model, {1, 300, 71});
+  expected.resize(4098, model::kLeastLogit);
+  EXPECT_EQ(LogitsOf(*loaded->model, {1, 300, 71}), expected);
+  EXPECT_EQ(LogitsOf(*loaded->model, {1, 4096, 300, 4097}).size(), 4098u);
+}
+
+TEST(LoadTest, TheShareOfADraftThatLacksTheLastPiecesIsSaid) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
+  options.vocabulary.target_tokenizer = FolderForChats("pieces", false);
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kDraft);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_LT(loaded->vocabulary_share, 1);
+  EXPECT_GT(loaded->vocabulary_share, 0.999);
+  options.vocabulary.least_share = 0.9999;
+  const absl::Status few =
+      LoadForWorker(options, wire::WorkerRole::kDraft).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(few)) << few;
+  EXPECT_THAT(std::string(few.message()),
+              HasSubstr("--least-vocabulary-share asks for 100.0 %"));
+}
+
+// As Qwen's: its head has rows for them, though its tokenizer lacks them.
+TEST(LoadTest, ADraftWhoseModelHasTheIdsNeedsNoMap) {
+  const std::string dir = TestFolder("padded");
+  TinyCheckpoint padded;
+  padded.vocab_size = 4100;
+  WriteTinyCheckpoint(padded, dir);
+  std::filesystem::copy_file(NACRE_MODELS "/target/tokenizer.model",
+                             dir + "/tokenizer.model");
+  WorkerOptions options = OptionsFor(dir);
+  options.vocabulary.target_tokenizer = FolderForChats("chats", true);
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kDraft);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->vocabulary_share, 1);
+  EXPECT_EQ(dynamic_cast<model::MappedModel*>(loaded->model.get()), nullptr);
+}
+
 TEST(LoadTest, ADraftOfTheSameVocabularyIsLeftAsItIs) {
   WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
   options.vocabulary.target_tokenizer = NACRE_MODELS "/target";
