@@ -67,8 +67,8 @@ class ThreadPool {
     std::optional<absl::FunctionRef<void(int begin, int end)>> ranges;
   };
   static_assert(sizeof(Order) == 64);
-  // Orders that a worker has done: all in a line of its own, as one that two
-  // cores write goes to and fro while both wait.
+  // Orders that a worker has done. In a line of its own: it need not wait for
+  // one that the other core is reading.
   struct alignas(64) Done {
     AwaitedCount count;
   };
