@@ -3,8 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -19,6 +21,26 @@ namespace {
 
 const char* RoleName(WorkerRole role) {
   return role == WorkerRole::kDraft ? "draft" : "target";
+}
+
+// What goes wrong with it and no answer would tell.
+void WarnOf(const WorkerInfo& info, const tokenizer::Tokenizer& tokenizer,
+            const std::vector<WorkerStatus>& workers) {
+  std::vector<std::string> warnings;
+  const bool is_draft = info.role == WorkerRole::kDraft;
+  const std::optional<int32_t> end = tokenizer.eos_id();
+  warnings.push_back(
+      is_draft
+          ? LackedIdsWarning(info, tokenizer.vocab_size())
+          : EndTokenWarning(info, end, end ? tokenizer.IdToPiece(*end) : ""));
+  for (const WorkerStatus& other : workers) {
+    if (other.info.role == info.role) continue;
+    warnings.push_back(is_draft ? ShortContextWarning(info, other.info)
+                                : ShortContextWarning(other.info, info));
+  }
+  for (const std::string& warning : warnings) {
+    if (!warning.empty()) spdlog::warn("{}", warning);
+  }
 }
 
 }  // namespace
@@ -93,11 +115,6 @@ void RegistryService::Attachment::OnProof(const v1::VocabularyProof& proof) {
             : "")));
     return;
   }
-  if (info.role == WorkerRole::kDraft) {
-    const std::string warning =
-        LackedIdsWarning(info, tokenizer_->vocab_size());
-    if (!warning.empty()) spdlog::warn("{}", warning);
-  }
   absl::MutexLock lock(&mu_);
   if (state_ != State::kProof || stream_ == nullptr) return;
   state_ = State::kDialling;
@@ -160,11 +177,12 @@ void RegistryService::Attachment::Join() {
     info = info_;
     join = std::exchange(join_, nullptr);
   }
-  const absl::StatusOr<uint64_t> id = join(std::move(info));
+  const absl::StatusOr<uint64_t> id = join(info);
   if (!id.ok()) {
     Refuse(id.status());
     return;
   }
+  WarnOf(info, *tokenizer_, dispatcher_->workers());
   {
     absl::MutexLock lock(&mu_);
     if (state_ == State::kJoining && stream_ != nullptr) {

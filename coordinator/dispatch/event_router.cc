@@ -258,7 +258,7 @@ void EventRouter::OnFailure(uint64_t worker_id, WorkerRole role,
   }
   // Drafts say themselves which opening it was.
   if (failure.epoch == 0 || failure.epoch == session->schedule().epoch()) {
-    relocator_.OnDraftFailure(*session);
+    relocator_.OnDraftFailure(*session, failure.status);
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "coordinator/dispatch/policy_files.h"
+#include "coordinator/dispatch/draft_needs.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -57,11 +57,15 @@ void KvReporter::AddDraftNeeds(uint64_t worker_id,
   for (const uint64_t id : pairing_.undrafted()) {
     if (report->wanted >= ledger.capacity_tokens(worker_id)) return;
     const Session& session = *state_.Find(id);
+    const int64_t length = session.schedule().committed_length();
     if (session.failover.refused_by.contains(worker_id) ||
-        !CanRunPolicy(draft, session.request())) {
+        !CouldDraft(draft, session.request(), length)) {
       continue;
     }
-    const int64_t need = Placer::TextNeed(draft, session.request());
+    int64_t need = Placer::TextNeed(draft, session.request());
+    if (!ledger.CouldHold(worker_id, need)) {
+      need = std::min(need, LeastDraftNeed(session.request(), length));
+    }
     if (ledger.CouldHold(worker_id, need)) {
       report->wanted = AddCapped(report->wanted, need);
     }

@@ -57,6 +57,9 @@ wire::OpenDraft DraftOpening::Message() const {
   open.token_ids = token_ids();
   open.prompt_length = static_cast<int>(request->prompt_ids.size());
   open.max_length = open.prompt_length + request->max_tokens - 1;
+  if (kv_length > 0 && kv_length < open.max_length) {
+    open.max_length = static_cast<int>(kv_length);
+  }
   open.sampling = request->sampling;
   open.end_token_ids = end_ids;
   open.min_tokens = request->min_tokens;

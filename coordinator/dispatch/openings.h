@@ -43,7 +43,8 @@ struct DraftOpening {
   std::vector<int32_t> end_ids;
   int vocab_limit = 0;
   speculation::DraftPlan plan;
-  int num_slots = 0;  // for branches
+  int num_slots = 0;      // for branches
+  int64_t kv_length = 0;  // it drafts up to there; 0: the whole text
   uint32_t epoch = 0;
   // Where it reads its target's tensors, and as what.
   std::string hidden_address = {};

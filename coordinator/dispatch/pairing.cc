@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "coordinator/dispatch/draft_needs.h"
+
 namespace nacre::coordinator {
 
 Placement Pairing::PlacementOf(const Session& session) const {
@@ -104,7 +106,8 @@ void Pairing::TakeTarget(Session& session, uint64_t worker_id) {
 void Pairing::Open(Session& session) {
   if (session.schedule().wants_draft()) {
     const uint64_t draft_id = state_.placer.LeastLoaded(
-        WorkerRole::kDraft, session.request(), session.failover.refused_by);
+        WorkerRole::kDraft, session.request(), session.failover.refused_by,
+        session.schedule().committed_length());
     if (draft_id != 0) {
       TakeDraft(session, draft_id);
       session.schedule().AttachDraft();
@@ -150,6 +153,7 @@ void Pairing::OpenDraft(Session& session, uint64_t worker_id) {
       {draft.model_vocab_size, target.model_vocab_size,
        draft.tokenizer_vocab_size, state_.options.tokenizer->vocab_size()});
   opening.num_slots = session.draft_slots;
+  opening.kv_length = session.draft_length;
   opening.plan = session.schedule().plan().draft;
   // The plan may be of a draft before, which had no slots. A shape by
   // probability is for good.
@@ -165,7 +169,8 @@ void Pairing::OpenDraft(Session& session, uint64_t worker_id) {
 void Pairing::AttachDraft(Session& session) {
   if (!session.schedule().wants_draft() || session.draft_worker != 0) return;
   const uint64_t id = state_.placer.LeastLoaded(
-      WorkerRole::kDraft, session.request(), session.failover.refused_by);
+      WorkerRole::kDraft, session.request(), session.failover.refused_by,
+      session.schedule().committed_length());
   if (id == 0 || session.target_worker == 0) return;
   TakeDraft(session, id);
   const uint32_t epoch = session.schedule().AttachDraft();
@@ -178,12 +183,13 @@ void Pairing::AttachDraft(Session& session) {
 
 void Pairing::TakeDraft(Session& session, uint64_t worker_id) {
   const FleetWorker& draft = state_.fleet.at(worker_id);
-  const Placer::Share share =
-      state_.placer.ShareOf(worker_id, session.request());
+  const Placer::Share share = state_.placer.ShareOf(
+      worker_id, session.request(), session.schedule().committed_length());
   state_.fleet.Seat(worker_id, session.id(), share.kv_tokens,
                     session.follows_load());
   session.draft_worker = worker_id;
   session.draft_slots = share.num_slots;
+  session.draft_length = share.text_tokens;
   session.schedule().SetPairAlpha(draft.acceptance.alpha(),
                                   draft.ranks.shares());
   NoteDraft(session);
@@ -204,7 +210,8 @@ void Pairing::AttachDrafts() {
   int64_t hopeless = std::numeric_limits<int64_t>::max();
   for (auto it = undrafted_.begin(); it != undrafted_.end();) {
     Session& session = *state_.sessions.at(*it++);  // attaching takes it out
-    const int64_t need = Placer::TargetNeed(session.request());
+    const int64_t need = LeastDraftNeed(session.request(),
+                                        session.schedule().committed_length());
     if (need >= hopeless) continue;
     AttachDraft(session);
     if (session.draft_worker == 0 && session.failover.refused_by.empty() &&

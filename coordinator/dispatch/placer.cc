@@ -8,7 +8,7 @@
 #include "common/quoted.h"
 #include "common/refusal.h"
 #include "common/some_of.h"
-#include "coordinator/dispatch/policy_files.h"
+#include "coordinator/dispatch/draft_needs.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -24,6 +24,15 @@ bool IsOfKind(const std::string& numerics_id, const RequestSpec& request) {
 
 bool IsReadyTarget(const FleetWorker& worker) {
   return worker.info.role == WorkerRole::kTarget && worker.ready;
+}
+
+// The least KV with which the worker takes it.
+int64_t LeastNeed(const WorkerInfo& worker, const RequestSpec& request,
+                  int64_t length) {
+  const int64_t need = Placer::TextNeed(worker, request);
+  return worker.role == WorkerRole::kDraft
+             ? std::min(need, LeastDraftNeed(request, length))
+             : need;
 }
 
 }  // namespace
@@ -56,25 +65,33 @@ int64_t Placer::TextNeed(const WorkerInfo& worker, const RequestSpec& request) {
              : need;
 }
 
-Placer::Share Placer::ShareOf(uint64_t worker_id,
-                              const RequestSpec& request) const {
+Placer::Share Placer::ShareOf(uint64_t worker_id, const RequestSpec& request,
+                              int64_t length) const {
   // Nodes stay at a draft until the verdict on their text: those of as many
   // steps. A target needs them while its step runs.
   constexpr int kStepsKept = 16;
   constexpr int kMostDraftSlots = 128;
   const FleetWorker& worker = *fleet_.Find(worker_id);
-  const int64_t text = TextNeed(worker.info, request);
+  int64_t text = TextNeed(worker.info, request);
+  if (const int64_t room = fleet_.ledger().room_tokens(worker_id);
+      room < text) {
+    const int64_t half =
+        room / 2 / KvLedger::kBlockTokens * KvLedger::kBlockTokens;
+    text =
+        std::min(text, std::max(LeastNeed(worker.info, request, length), half));
+  }
   // Sessions of a worker share the rows (MakePlan): one more of a crowd drafts
   // a chain.
   const int rows = request.draft_rows / (1 + static_cast<int>(worker.load()));
-  if (rows <= 1 || worker.info.drafts_chains) return {0, text};
+  if (rows <= 1 || worker.info.drafts_chains) return {0, text, text};
   const int slots = worker.info.role == WorkerRole::kTarget
                         ? request.tree_rows
                         : std::min(kStepsKept * (rows - 1), kMostDraftSlots);
   const int64_t need = text + KvLedger::Need(slots);
   const int64_t spare = fleet_.ledger().capacity_tokens(worker_id) / 4;
-  return fleet_.ledger().HasRoom(worker_id, need + spare) ? Share{slots, need}
-                                                          : Share{0, text};
+  return fleet_.ledger().HasRoom(worker_id, need + spare)
+             ? Share{slots, need, text}
+             : Share{0, text, text};
 }
 
 void Placer::OnTargetAdded(const WorkerInfo& target) {
@@ -98,23 +115,23 @@ void Placer::OnTargetGone(const WorkerInfo& target, int64_t now_ns) {
 }
 
 bool Placer::CanTake(uint64_t worker_id, WorkerRole role,
-                     const RequestSpec& request,
-                     const WorkerIds& except) const {
+                     const RequestSpec& request, const WorkerIds& except,
+                     int64_t length) const {
   const FleetWorker* const worker = fleet_.Find(worker_id);
   if (worker == nullptr || except.contains(worker_id)) return false;
   if (worker->role != role || !worker->ready) return false;
   const bool suits = role == WorkerRole::kDraft
-                         ? CanRunPolicy(worker->info, request)
+                         ? CouldDraft(worker->info, request, length)
                          : IsOfKind(worker->info.numerics_id, request);
-  return suits &&
-         fleet_.ledger().HasRoom(worker_id, TextNeed(worker->info, request));
+  return suits && fleet_.ledger().HasRoom(
+                      worker_id, LeastNeed(worker->info, request, length));
 }
 
 uint64_t Placer::LeastLoaded(WorkerRole role, const RequestSpec& request,
-                             const WorkerIds& except) const {
+                             const WorkerIds& except, int64_t length) const {
   ++scans_;
   for (const auto& [load, id] : fleet_.by_load(role)) {
-    if (CanTake(id, role, request, except)) return id;
+    if (CanTake(id, role, request, except, length)) return id;
   }
   return 0;
 }
@@ -230,7 +247,7 @@ uint64_t Placer::BestTarget(const RequestSpec& request,
   if (least == 0) return 0;
   const size_t load = fleet_.Find(least)->load();
   const auto may_take = [&](uint64_t id, int tokens) {
-    return CanTake(id, WorkerRole::kTarget, request, except) &&
+    return CanTake(id, WorkerRole::kTarget, request, except, 0) &&
            fleet_.Find(id)->load() <=
                load + PrefixHolders::ExtraSessions(tokens);
   };

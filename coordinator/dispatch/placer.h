@@ -50,16 +50,18 @@ class Placer {
     // placed. None where less than a quarter of the KV would be left: no other
     // request is to wait for them.
     int num_slots = 0;
-    int64_t kv_tokens = 0;  // text and slots
+    int64_t kv_tokens = 0;    // text and slots
+    int64_t text_tokens = 0;  // of a draft without room for all, half of it
   };
-  Share ShareOf(uint64_t worker_id, const RequestSpec& request) const;
+  Share ShareOf(uint64_t worker_id, const RequestSpec& request,
+                int64_t length = 0) const;
 
   void OnTargetAdded(const WorkerInfo& target);
   void OnTargetGone(const WorkerInfo& target, int64_t now_ns);
 
   // Of the ready workers with room for the request; 0 when there is none.
   uint64_t LeastLoaded(WorkerRole role, const RequestSpec& request,
-                       const WorkerIds& except) const;
+                       const WorkerIds& except, int64_t length = 0) const;
   // The least loaded target. Where another has little more to do and had the
   // longest beginning of the prompt, that one. 0 when none has room. None that
   // is TooNarrow.
@@ -120,7 +122,7 @@ class Placer {
   uint64_t BestTarget(const RequestSpec& request,
                       const WorkerIds& except) const;
   bool CanTake(uint64_t worker_id, WorkerRole role, const RequestSpec& request,
-               const WorkerIds& except) const;
+               const WorkerIds& except, int64_t length) const;
   bool MayComeBack(const RequestSpec& request, int64_t now_ns) const;
   // Whether a target that could take it has just left.
   bool HasJustLeft(const RequestSpec& request, int64_t now_ns) const;

@@ -1,5 +1,7 @@
 #include "coordinator/dispatch/relocator.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 #include <vector>
 
@@ -29,6 +31,7 @@ void Relocator::OnWorkerGone(uint64_t worker_id) {
     state_.placer.OnTargetGone(worker.info, state_.now_ns());
   }
   state_.fleet.Remove(worker_id);
+  draft_failures_.erase(worker_id);
   pairing_.RemoveLink(worker_id);
   state_.board.RemoveWorker(worker_id);
 }
@@ -50,7 +53,14 @@ void Relocator::OnTargetFailure(Session& session, const absl::Status& status) {
   OnHeld(session);
 }
 
-void Relocator::OnDraftFailure(Session& session) {
+void Relocator::OnDraftFailure(Session& session, const absl::Status& status) {
+  const int64_t times = ++draft_failures_[session.draft_worker];
+  if ((times & (times - 1)) == 0) {
+    spdlog::warn("draft {} drafts no more for request {}: {}{}",
+                 state_.fleet.at(session.draft_worker).info.address,
+                 session.request().request_id, status.ToString(),
+                 times == 1 ? "" : absl::StrCat(" (failure ", times, ")"));
+  }
   session.failover.refused_by.insert(session.draft_worker);
   pairing_.LoseDraft(session);
   pairing_.AttachDraft(session);
@@ -89,7 +99,9 @@ void Relocator::MoveFromDraining() {
       Session& session = *state_.sessions.at(session_id);
       if (session.draft_worker == worker_id) {
         if (state_.placer.LeastLoaded(WorkerRole::kDraft, session.request(),
-                                      session.failover.refused_by) == 0) {
+                                      session.failover.refused_by,
+                                      session.schedule().committed_length()) ==
+            0) {
           continue;
         }
         pairing_.link(worker_id)->Close(session_id);

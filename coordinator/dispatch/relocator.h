@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "coordinator/dispatch/dispatcher_state.h"
 #include "coordinator/dispatch/kv_reporter.h"
@@ -31,8 +32,10 @@ class Relocator {
   void OnWorkerGone(uint64_t worker_id);
   // The session's target could not, or no longer, serve it.
   void OnTargetFailure(Session& session, const absl::Status& status);
-  // Its draft could not, or no longer, serve it.
-  void OnDraftFailure(Session& session);
+  // Its draft could not, or no longer, serve it. That costs no token, so
+  // nobody would hear of it: the log says why, of each draft the first time,
+  // the second, the fourth and so on.
+  void OnDraftFailure(Session& session, const absl::Status& status);
 
   // Moves sessions off draining workers as far as others have room for them:
   // one that would only wait goes on where it is.
@@ -48,6 +51,8 @@ class Relocator {
   // The session waits for ResumeHeld from now.
   void OnHeld(Session& session);
 
+  // How often a draft that is there has failed a session.
+  absl::flat_hash_map<uint64_t, int64_t> draft_failures_;
   DispatcherState& state_;
   Pairing& pairing_;
   RequestDesk& desk_;

@@ -107,6 +107,7 @@ class Session {
   // For nodes of its tree, that it has reserved there.
   int target_slots = 0;
   int draft_slots = 0;
+  int64_t draft_length = 0;  // of the text for which it has reserved KV there
   FailoverRecord failover;
 };
 

@@ -1,14 +1,17 @@
 // What makes the models of two targets differ: then the same request would get
-// other tokens from each of them. And what a draft cannot read of a text.
+// other tokens from each of them. And what may surprise of one worker.
 //
 // Thread-safe: pure functions.
 
 #ifndef COORDINATOR_FLEET_MODEL_MISMATCH_H_
 #define COORDINATOR_FLEET_MODEL_MISMATCH_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "coordinator/fleet/worker_info.h"
 
 namespace nacre::coordinator {
@@ -22,6 +25,16 @@ absl::Status CheckSameModel(const WorkerInfo& target, const WorkerInfo& other);
 // which has `vocab_size`. No token of an answer depends on it, but a draft that
 // helps with no chat, and says nothing, is a riddle.
 std::string LackedIdsWarning(const WorkerInfo& draft, int vocab_size);
+
+// The same: the texts of `target` may be longer than those of `draft`.
+std::string ShortContextWarning(const WorkerInfo& draft,
+                                const WorkerInfo& target);
+
+// Empty, or a warning: the tokenizer names a token that ends texts, `end_id`,
+// and the target goes on behind it, as its checkpoint says.
+std::string EndTokenWarning(const WorkerInfo& target,
+                            std::optional<int32_t> end_id,
+                            absl::string_view end_piece);
 
 }  // namespace nacre::coordinator
 

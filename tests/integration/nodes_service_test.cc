@@ -203,6 +203,31 @@ TEST_P(LostNodeTest, ItsStreamsGoOnAtAnotherTarget) {
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
 
+// As where the chart has one target of several nodes: its pods come back.
+TEST_P(LostNodeTest, ItsStreamsWaitForItToComeBack) {
+  constexpr int kKind = 1;
+  static const auto& expected = *new Tokens(KindInOneProcess(kKind, 200));
+  const std::string lost = GetParam();
+  const std::string other = lost == "leader" ? "follower" : "leader";
+  Processes::Options options = Patient();
+  options.coordinator.push_back("--failover-timeout=5m");
+  Processes processes(options);
+  StartNodes(&processes, 2);
+  processes.StartWorker("draft", "draft");
+  processes.AwaitReady(2);
+  Service service(processes.address(), processes.admin_address());
+  std::atomic<bool> killed{false};
+  ExpectAllMethods(service, kKind, expected, [&](size_t tokens) {
+    if (tokens < 16 || killed.exchange(true)) return;
+    processes.Signal(lost, SIGKILL);
+    EXPECT_EQ(processes.AwaitEnd(lost), "signal 9");
+    EXPECT_EQ(processes.AwaitEnd(other), "exit code 1");
+    StartNodes(&processes, 2);
+  });
+  EXPECT_TRUE(killed);
+  EXPECT_TRUE(service.KvReturnsToEmpty());
+}
+
 TEST_F(NodesServiceTest, AFollowerThatHangsEndsItsLeader) {
   constexpr int kKind = 1;
   const Tokens expected = KindInOneProcess(kKind, 60);

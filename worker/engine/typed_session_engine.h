@@ -89,10 +89,14 @@ class TypedSessionEngine : public SessionEngine {
   }
 
   void FailStep(const absl::Status& status) override {
-    for (Session* session : stepping()) {
-      table_.Fail(*session, absl::InternalError(absl::StrCat(
-                                "the forward failed: ", status.message())));
-    }
+    // UNAVAILABLE: a part of the worker is lost, and it ends. Its sessions wait
+    // for another, as those of a worker that is lost whole.
+    const absl::StatusCode code = absl::IsUnavailable(status)
+                                      ? absl::StatusCode::kAborted
+                                      : absl::StatusCode::kInternal;
+    const absl::Status failure(
+        code, absl::StrCat("the forward failed: ", status.message()));
+    for (Session* session : stepping()) table_.Fail(*session, failure);
   }
 
   EventOutbox<Events>& events_;  // what is sent next, by stream

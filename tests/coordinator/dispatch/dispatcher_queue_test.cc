@@ -687,14 +687,5 @@ TEST_F(DispatcherQueueTest, ADraftWithoutRoomIsNoReasonToWait) {
   EXPECT_EQ(second.sink->num_ends(), 0);
 }
 
-// The draft's context is 1024 (Info): it may stop short of the target's length.
-TEST_F(DispatcherQueueTest, ADraftNeedsRoomForItsOwnContextOnly) {
-  AddTarget("target", 8192);
-  const Worker draft = AddDraft("draft", 1024);
-  const Run run = Start(Sized("long", 4096));
-  EXPECT_EQ(DraftAddress(run.id), "draft");
-  EXPECT_EQ(Reserved(draft), 1024);
-}
-
 }  // namespace
 }  // namespace nacre::coordinator

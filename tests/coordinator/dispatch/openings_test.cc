@@ -102,5 +102,16 @@ TEST(OpeningsTest, ADraftIsToldWhatItNeeds) {
   EXPECT_EQ(opening.Message(), expected);
 }
 
+// 3 + 10 - 1 tokens are all that a draft ever reads.
+TEST(OpeningsTest, ADraftIsToldHowFarItHasRoom) {
+  DraftOpening opening;
+  opening.request = FullRequest();
+  EXPECT_EQ(opening.Message().max_length, 12);
+  opening.kv_length = 16;
+  EXPECT_EQ(opening.Message().max_length, 12);
+  opening.kv_length = 8;
+  EXPECT_EQ(opening.Message().max_length, 8);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

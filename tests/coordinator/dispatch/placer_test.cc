@@ -107,6 +107,51 @@ TEST_F(PlacerTest, ADraftHoldsNoMoreThanItsContext) {
   EXPECT_EQ(Placer::TextNeed(info, Request(320)), 320);
 }
 
+// A client that names no max_tokens asks for all that the context holds.
+TEST_F(PlacerTest, ADraftWithLessRoomTakesTheBeginningOfAText) {
+  WorkerInfo info = Info(WorkerRole::kDraft, "a", 4096);
+  info.context_length = 8192;
+  const uint64_t draft = Add(info);
+  const RequestSpec request = Request(6000);
+  const auto share = [&](int64_t length) {
+    const Placer::Share taken = placer_.ShareOf(draft, request, length);
+    EXPECT_EQ(taken.kv_tokens, taken.text_tokens);
+    return taken.text_tokens;
+  };
+  const auto is_taken = [&](int64_t length) {
+    return placer_.LeastLoaded(WorkerRole::kDraft, request, {}, length) ==
+           draft;
+  };
+  EXPECT_TRUE(is_taken(0));
+  EXPECT_EQ(share(0), 2048);     // others find room besides
+  EXPECT_EQ(share(3000), 3520);  // the text itself, and 512
+  EXPECT_TRUE(is_taken(3584));
+  EXPECT_FALSE(is_taken(3585));
+  fleet_.Seat(draft, 1, 2048, false);
+  EXPECT_EQ(share(0), 1024);
+  fleet_.Seat(draft, 2, 1024, false);
+  EXPECT_EQ(share(0), 528);  // the prompt, and 512
+  fleet_.Seat(draft, 3, 528, false);
+  EXPECT_FALSE(is_taken(0));
+  // What fits is taken whole.
+  EXPECT_EQ(placer_.ShareOf(draft, Request(496)).text_tokens, 496);
+  // A target must have room for all.
+  const uint64_t target = AddTarget("a", 4096);
+  EXPECT_EQ(placer_.TargetFor(request, {}), 0u);
+  EXPECT_EQ(placer_.ShareOf(target, Request(4096)).text_tokens, 4096);
+}
+
+TEST_F(PlacerTest, ADraftTakesNoTextThatIsLongerThanItsContext) {
+  WorkerInfo info = Info(WorkerRole::kDraft, "a", 0);
+  info.context_length = 32;
+  const uint64_t draft = Add(info);
+  const auto taker = [&](int64_t length) {
+    return placer_.LeastLoaded(WorkerRole::kDraft, Request(320), {}, length);
+  };
+  EXPECT_EQ(taker(32), draft);
+  EXPECT_EQ(taker(33), 0u);
+}
+
 TEST_F(PlacerTest, SlotsAreForTheRowsOfASessionsShare) {
   const uint64_t target = AddTarget();
   const uint64_t draft = Add(Info(WorkerRole::kDraft, "a", 0));

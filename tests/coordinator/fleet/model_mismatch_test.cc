@@ -48,6 +48,27 @@ TEST_F(ModelMismatchTest, ADraftThatLacksIdsIsWarnedOf) {
                     HasSubstr("--target-tokenizer")));
 }
 
+TEST_F(ModelMismatchTest, ADraftOfAShorterContextIsWarnedOf) {
+  WorkerInfo draft = Info(WorkerRole::kDraft, "draft:1");
+  const WorkerInfo target = Info(WorkerRole::kTarget, "target:1");
+  EXPECT_EQ(ShortContextWarning(draft, target), "");
+  draft.context_length = 1023;
+  EXPECT_EQ(ShortContextWarning(draft, target),
+            "draft draft:1 has a context of 1023 tokens, target target:1 of "
+            "1024: behind the first it drafts nothing");
+}
+
+TEST_F(ModelMismatchTest, ATargetThatGoesOnBehindTheTokenizersEndIsWarnedOf) {
+  WorkerInfo target = Info(WorkerRole::kTarget, "target:1");
+  EXPECT_EQ(EndTokenWarning(target, 257, "</s>"), "");
+  target.eos_token_ids = {2, 9};
+  EXPECT_THAT(
+      EndTokenWarning(target, 257, "</s>"),
+      AllOf(HasSubstr("\"</s>\", id 257, ends no answer of target target:1"),
+            HasSubstr("[2, 9]")));
+  EXPECT_EQ(EndTokenWarning(target, std::nullopt, ""), "");
+}
+
 TEST_F(ModelMismatchTest, ATargetOfOtherEndTokensIsRefused) {
   const Worker target = AddTarget("t0");
   WorkerInfo other = Info(WorkerRole::kTarget, "t1");

@@ -221,6 +221,18 @@ TYPED_TEST(SessionEngineTest, AFailedForwardFailsTheSessionsOfItsStep) {
   EXPECT_EQ(fixture.model.kv_free_tokens(), free);
 }
 
+// A node of several is lost: nothing is wrong with the session.
+TYPED_TEST(SessionEngineTest, SessionsOfALostPartMayGoOnElsewhere) {
+  nacre::testing::TableModelOptions options;
+  options.on_forward = [](int) { return absl::UnavailableError("it is lost"); };
+  typename TypeParam::Fixture fixture(options);
+  this->Open(1, fixture);
+  EXPECT_EQ(fixture.engine->RunOnce().status(),
+            absl::UnavailableError("it is lost"));
+  EXPECT_EQ(fixture.failures[1],
+            absl::AbortedError("the forward failed: it is lost"));
+}
+
 // The worker is busy meanwhile, but a step of as many rows does not take that.
 TYPED_TEST(SessionEngineTest, WhatAPlanBringsBackIsNoPartOfItsStepsTime) {
   int64_t* now_ns = nullptr;
