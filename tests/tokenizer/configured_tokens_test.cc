@@ -108,6 +108,41 @@ TEST_F(ConfiguredTokensTest, HasTheIdsAndTheTextOfTransformers) {
   }
 }
 
+// As most published folders have them.
+TEST_F(ConfiguredTokensTest, TokensThatBothFilesHaveChangeNothing) {
+  for (const char* file : {"deepseek_v3.json", "gemma.json", "gpt_neox.json",
+                           "llama2.json", "phi3.json", "qwen3.json"}) {
+    SCOPED_TRACE(file);
+    Begin(file);
+    const auto plain = Load();
+    ASSERT_NE(plain, nullptr);
+    auto own = nlohmann::ordered_json::parse(ReadTestFile(file));
+    nlohmann::ordered_json config;
+    for (nlohmann::ordered_json& token : own["added_tokens"]) {
+      const std::string id = token["id"].dump();
+      token.erase("id");
+      config["additional_special_tokens"].push_back(token["content"]);
+      config["added_tokens_decoder"][id] = std::move(token);
+    }
+    Write("tokenizer_config.json", config.dump());
+    Write("added_tokens.json", R"({"<unread>": 0})");
+    ASSERT_FALSE(config["added_tokens_decoder"].empty());
+    const auto both = Load();
+    ASSERT_NE(both, nullptr);
+    EXPECT_EQ(both->VocabularyHash(plain->vocab_size()),
+              plain->VocabularyHash(plain->vocab_size()));
+    EXPECT_EQ(both->vocab_size(), plain->vocab_size());
+    for (int id = 0; id < plain->vocab_size(); ++id) {
+      EXPECT_EQ(both->IsSpecial(id), plain->IsSpecial(id)) << id;
+    }
+    for (const std::string& text : Corpus()) {
+      const std::vector<int32_t> ids = *plain->Encode(text);
+      EXPECT_EQ(*both->Encode(text), ids) << text;
+      EXPECT_EQ(both->Decode(ids), plain->Decode(ids)) << text;
+    }
+  }
+}
+
 // All of them are found in a prompt, and decoded to their names.
 TEST_F(ConfiguredTokensTest, ChatTokensOfAModelAreTheirIds) {
   Begin(kBundled);
