@@ -68,6 +68,23 @@ absl::StatusOr<Json> ParseJsonObject(absl::string_view text,
   return json;
 }
 
+std::vector<std::string> KeysInOrder(absl::string_view text,
+                                     absl::string_view field) {
+  std::vector<std::string> keys;
+  if (!CheckJsonDepth(text, "JSON").ok()) return keys;
+  bool is_inside = false;
+  // The values are not kept.
+  const auto take = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (event != Json::parse_event_t::key) return true;
+    if (depth == 1) is_inside = value.get<std::string>() == field;
+    if (depth == 2 && is_inside) keys.push_back(value.get<std::string>());
+    return depth == 1;
+  };
+  const Json json = Json::parse(text.begin(), text.end(), take,
+                                /*allow_exceptions=*/false);
+  return json.is_object() ? keys : std::vector<std::string>();
+}
+
 const Json* FindField(const Json& object, const char* key) {
   const auto field = object.find(key);
   if (field == object.end() || field->is_null()) return nullptr;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,11 @@ absl::StatusOr<Json> ParseJsonObject(absl::string_view text);
 // One that keeps the order of its keys.
 absl::StatusOr<nlohmann::ordered_json> ParseOrderedObject(
     absl::string_view text);
+
+// The keys of the object `field` of the JSON object `text`, in their order. One
+// that is there twice is there twice. Empty where there is no such object.
+std::vector<std::string> KeysInOrder(absl::string_view text,
+                                     absl::string_view field);
 
 // The field, or nullptr when it is absent or null. `object` must be an object.
 const Json* FindField(const Json& object, const char* key);

@@ -62,6 +62,14 @@ bool IsInside(absl::Span<const TextRange> ranges, size_t byte) {
 
 }  // namespace
 
+absl::Status CheckTokenSize(absl::string_view content, absl::string_view path) {
+  if (!content.empty() && content.size() <= kMaxTokenBytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " has ", content.size(), " bytes, expected 1 to ", kMaxTokenBytes));
+}
+
 absl::StatusOr<AddedToken> ParseAddedToken(const Json& value,
                                            absl::string_view path) {
   NACRE_RETURN_IF_ERROR(CheckObject(value, path));
@@ -77,11 +85,8 @@ absl::StatusOr<AddedToken> ParseAddedToken(const Json& value,
                          BoolFieldOr(value, "rstrip", false, path));
   NACRE_ASSIGN_OR_RETURN(
       token.normalized, BoolFieldOr(value, "normalized", !token.special, path));
-  if (token.content.empty() || token.content.size() > kMaxTokenBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ".content has ", token.content.size(),
-                     " bytes, expected 1 to ", kMaxTokenBytes));
-  }
+  NACRE_RETURN_IF_ERROR(
+      CheckTokenSize(token.content, absl::StrCat(path, ".content")));
   return token;
 }
 

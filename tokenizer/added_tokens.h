@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -22,6 +23,9 @@ namespace nacre::tokenizer {
 
 // Longer tokens would make a search at every position slow.
 inline constexpr size_t kMaxTokenBytes = 4096;
+
+// An error unless a token has 1 to kMaxTokenBytes bytes.
+absl::Status CheckTokenSize(absl::string_view content, absl::string_view path);
 
 // Reads one entry of "added_tokens" or "added_tokens_decoder", without the id.
 absl::StatusOr<AddedToken> ParseAddedToken(const Json& value,

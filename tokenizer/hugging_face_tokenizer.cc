@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe_model.h"
+#include "tokenizer/configured_tokens.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/limited_ids.h"
@@ -45,6 +46,37 @@ std::vector<TextRange> RangesBetween(const std::vector<size_t>& marks) {
   return ranges;
 }
 
+// "added_tokens", which get their pieces.
+absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(
+    const Json& json, std::vector<std::string>* pieces) {
+  std::vector<AddedToken> tokens;
+  const Json* const list = FindField(json, "added_tokens");
+  if (list == nullptr) return tokens;
+  if (!list->is_array()) return TypeError("added_tokens", *list, "an array");
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string path = absl::StrCat("added_tokens[", i, "]");
+    NACRE_ASSIGN_OR_RETURN(AddedToken token, ParseAddedToken((*list)[i], path));
+    const Json* const id = FindField((*list)[i], "id");
+    if (id == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ".id is missing"));
+    }
+    NACRE_ASSIGN_OR_RETURN(token.id, TokenId(*id, absl::StrCat(path, ".id")));
+    if (static_cast<size_t>(token.id) >= pieces->size()) {
+      pieces->resize(token.id + 1);
+    }
+    std::string& piece = (*pieces)[token.id];
+    if (!piece.empty() && piece != token.content) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, " '", token.content.substr(0, 64), "' has id ", token.id,
+          ", which '", piece.substr(0, 64), "' has too"));
+    }
+    piece = token.content;
+    token.path = path;
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
 class HuggingFaceTokenizer : public Tokenizer {
  public:
   // The model merges `pieces` by rank or, where there are none, is in `json`.
@@ -58,8 +90,9 @@ class HuggingFaceTokenizer : public Tokenizer {
       bool skip_special_tokens) const override;
 
  private:
-  absl::Status ParseAddedTokens(const Json& json,
-                                std::vector<std::string>* pieces);
+  // Those of the file and of the config; gives the pieces theirs.
+  absl::Status SetAddedTokens(const Json& json, const TokenizerConfig& config,
+                              std::vector<std::string>* pieces);
   absl::Status SetBosAndEos(const TokenizerConfig& config);
   absl::Status CheckTemplateIds() const;
 
@@ -141,7 +174,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HuggingFaceTokenizer::Create(
     }
     NACRE_ASSIGN_OR_RETURN(tokenizer->model_, BpeModel::Parse(*model, &pieces));
   }
-  NACRE_RETURN_IF_ERROR(tokenizer->ParseAddedTokens(json, &pieces));
+  NACRE_RETURN_IF_ERROR(tokenizer->SetAddedTokens(json, config, &pieces));
   if (pieces.empty()) {
     return absl::InvalidArgumentError("the vocabulary is empty");
   }
@@ -152,48 +185,36 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HuggingFaceTokenizer::Create(
   return std::unique_ptr<Tokenizer>(std::move(tokenizer));
 }
 
-absl::Status HuggingFaceTokenizer::ParseAddedTokens(
-    const Json& json, std::vector<std::string>* pieces) {
-  const Json* const list = FindField(json, "added_tokens");
-  if (list == nullptr) return absl::OkStatus();
-  if (!list->is_array()) return TypeError("added_tokens", *list, "an array");
-  std::vector<AddedToken> tokens;
-  for (size_t i = 0; i < list->size(); ++i) {
-    const std::string path = absl::StrCat("added_tokens[", i, "]");
-    NACRE_ASSIGN_OR_RETURN(AddedToken token, ParseAddedToken((*list)[i], path));
-    const Json* const id = FindField((*list)[i], "id");
-    if (id == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ".id is missing"));
-    }
-    NACRE_ASSIGN_OR_RETURN(token.id, TokenId(*id, absl::StrCat(path, ".id")));
+absl::Status HuggingFaceTokenizer::SetAddedTokens(
+    const Json& json, const TokenizerConfig& config,
+    std::vector<std::string>* pieces) {
+  NACRE_ASSIGN_OR_RETURN(std::vector<AddedToken> tokens,
+                         ParseAddedTokens(json, pieces));
+  NACRE_ASSIGN_OR_RETURN(
+      tokens, WithConfiguredTokens(std::move(tokens), *pieces, config,
+                                   ToldIds::kFollow));
+  for (const AddedToken& token : tokens) {
     if (static_cast<size_t>(token.id) >= pieces->size()) {
       pieces->resize(token.id + 1);
     }
-    std::string& piece = (*pieces)[token.id];
-    if (!piece.empty() && piece != token.content) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, " '", token.content.substr(0, 64), "' has id ", token.id,
-          ", which '", piece.substr(0, 64), "' has too"));
-    }
-    piece = token.content;
+    (*pieces)[token.id] = token.content;
     if (static_cast<size_t>(token.id) >= special_.size()) {
       special_.resize(token.id + 1);
     }
     special_[token.id] = token.special;
     // The normalizer must be able to treat the token's own text.
-    if (token.normalized) {
-      NACRE_ASSIGN_OR_RETURN(std::string normalized,
-                             normalizer_.Normalize(token.content));
-      if (normalized.size() > kMaxTokenBytes) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            path, " '", CutUtf8(token.content, 64), "' has ", normalized.size(),
-            " bytes when normalized, the limit is ", kMaxTokenBytes));
-      }
-      if (normalized != token.content) {
-        normalized_pieces_[token.id] = std::move(normalized);
-      }
+    if (!token.normalized) continue;
+    NACRE_ASSIGN_OR_RETURN(std::string normalized,
+                           normalizer_.Normalize(token.content));
+    if (normalized.size() > kMaxTokenBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          token.path, " '", CutUtf8(token.content, 64), "' has ",
+          normalized.size(), " bytes when normalized, the limit is ",
+          kMaxTokenBytes));
     }
-    tokens.push_back(std::move(token));
+    if (normalized != token.content) {
+      normalized_pieces_[token.id] = std::move(normalized);
+    }
   }
   added_tokens_ =
       AddedTokens(std::move(tokens), [this](absl::string_view content) {

@@ -20,6 +20,7 @@
 #include "tokenizer/tiktoken_vocabulary.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_config.h"
+#include "tokenizer/utf8.h"
 
 namespace nacre::tokenizer {
 namespace {
@@ -55,9 +56,27 @@ bool IsThere(const std::string& model_dir, absl::string_view name) {
   return std::filesystem::exists(PathIn(model_dir, name), error);
 }
 
+// All special tokens of such a vocabulary are told in one place.
+absl::Status CheckKnowsTokens(const TokenizerConfig& config,
+                              const Tokenizer& tokenizer) {
+  for (const auto* tokens : {&config.added_tokens, &config.listed_tokens}) {
+    for (const AddedToken& token : *tokens) {
+      const std::optional<int32_t> id = tokenizer.PieceToId(token.content);
+      if (id && (*id == token.id || token.id < 0)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          token.path, ": '", CutUtf8(token.content, 64),
+          "' is no special token of this vocabulary",
+          token.id < 0 ? ""
+                       : absl::StrCat(", or has another id than ", token.id)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTiktokenOf(
     const std::string& model_dir, absl::string_view name,
-    absl::string_view vocabulary, const std::string& tokenizer_config) {
+    absl::string_view vocabulary, const std::string& tokenizer_config,
+    const TokenizerConfig& config) {
   TiktokenFolder folder;
   folder.is_qwen = name == kQwenTiktoken;
   folder.tokenizer_config = tokenizer_config;
@@ -66,7 +85,37 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTiktokenOf(
   folder.model_config = std::move(model_config).value_or("");
   folder.has_token_maps = IsThere(model_dir, "special_tokens_map.json") ||
                           IsThere(model_dir, "added_tokens.json");
-  return ParseTiktokenTokenizer(vocabulary, folder);
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                         ParseTiktokenTokenizer(vocabulary, folder));
+  NACRE_RETURN_IF_ERROR(CheckKnowsTokens(config, *tokenizer));
+  return tokenizer;
+}
+
+// What the files beside the tokenizer's own say of its tokens.
+absl::StatusOr<TokenizerConfig> ReadConfigOf(
+    const std::string& model_dir,
+    const std::optional<std::string>& config_text) {
+  TokenizerConfig config;
+  if (config_text) {
+    absl::StatusOr<TokenizerConfig> parsed = ParseTokenizerConfig(*config_text);
+    if (!parsed.ok()) {
+      return AtFile(PathIn(model_dir, "tokenizer_config.json"),
+                    parsed.status());
+    }
+    config = *std::move(parsed);
+  }
+  if (config.has_decoder) return config;
+  for (const auto& [name, add] :
+       {std::pair("special_tokens_map.json", &AddSpecialTokensMap),
+        std::pair("added_tokens.json", &AddAddedTokensFile)}) {
+    const std::string path = PathIn(model_dir, name);
+    NACRE_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                           ReadIfThere(path));
+    if (!text) continue;
+    const absl::Status added = add(*text, &config);
+    if (!added.ok()) return AtFile(path, added);
+  }
+  return config;
 }
 
 // Of a folder with neither file: what it has instead.
@@ -106,15 +155,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     if (!tokenizer.ok()) return AtFile(model_dir, tokenizer.status());
     return tokenizer;
   }
-  TokenizerConfig config;
-  const std::string config_path = PathIn(model_dir, "tokenizer_config.json");
-  NACRE_ASSIGN_OR_RETURN(const std::optional<std::string> config_text,
-                         ReadIfThere(config_path));
-  if (config_text) {
-    absl::StatusOr<TokenizerConfig> parsed = ParseTokenizerConfig(*config_text);
-    if (!parsed.ok()) return AtFile(config_path, parsed.status());
-    config = *std::move(parsed);
-  }
+  NACRE_ASSIGN_OR_RETURN(
+      const std::optional<std::string> config_text,
+      ReadIfThere(PathIn(model_dir, "tokenizer_config.json")));
+  NACRE_ASSIGN_OR_RETURN(const TokenizerConfig config,
+                         ReadConfigOf(model_dir, config_text));
   for (const absl::string_view name :
        {"tokenizer.json", "tokenizer.model", kQwenTiktoken}) {
     const std::string path = PathIn(model_dir, name);
@@ -126,7 +171,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
         : name == "tokenizer.model" && !IsTiktoken(*content)
             ? ParseSentencePieceTokenizer(*content, config)
             : ParseTiktokenOf(model_dir, name, *content,
-                              config_text.value_or(""));
+                              config_text.value_or(""), config);
     if (!tokenizer.ok()) return AtFile(path, tokenizer.status());
     return tokenizer;
   }

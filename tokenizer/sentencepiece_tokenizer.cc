@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/escaping.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe_merge.h"
+#include "tokenizer/configured_tokens.h"
 #include "tokenizer/limited_ids.h"
 #include "tokenizer/piece_cover.h"
 #include "tokenizer/sentencepiece_decoder.h"
@@ -39,7 +40,7 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
  private:
-  absl::Status AddConfiguredTokens(const TokenizerConfig& config);
+  absl::Status AddConfiguredTokens(TokenizerConfig config);
   absl::Status SetBosAndEos(const TokenizerConfig& config);
   void BuildMergeable();
   void BuildDecoding();
@@ -81,12 +82,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
 }
 
 // Control and unknown pieces can be written in the text, and so can the tokens
-// of added_tokens_decoder, which may lie past the model's last id.
+// that the config adds, which may lie past the model's last id.
 absl::Status SentencePieceTokenizer::AddConfiguredTokens(
-    const TokenizerConfig& config) {
+    TokenizerConfig config) {
   std::vector<std::string> pieces;
   std::vector<bool> reserved;
-  std::vector<AddedToken> tokens = config.added_tokens;
+  std::vector<AddedToken> own;
+  absl::flat_hash_set<absl::string_view> user_defined;
   for (const SentencePiece& piece : model_.pieces) {
     const int32_t id = static_cast<int32_t>(pieces.size());
     const bool is_special =
@@ -94,20 +96,27 @@ absl::Status SentencePieceTokenizer::AddConfiguredTokens(
     pieces.push_back(piece.text);
     special_.push_back(is_special);
     reserved.push_back(is_special || piece.type == PieceType::kByte);
-    if (!is_special) continue;
-    const bool configured =
-        std::any_of(tokens.begin(), tokens.end(),
-                    [&](const AddedToken& token) { return token.id == id; });
+    if (piece.type == PieceType::kUserDefined) user_defined.insert(piece.text);
     // Invalid UTF-8 cannot be met in a text, but a model file may hold it.
-    if (configured || FindInvalidUtf8(piece.text) != absl::string_view::npos) {
+    if (!is_special || FindInvalidUtf8(piece.text) != absl::string_view::npos) {
       continue;
     }
     AddedToken token;
     token.id = id;
     token.content = piece.text;
     token.special = true;
-    tokens.push_back(std::move(token));
+    own.push_back(std::move(token));
   }
+  // The model finds these by itself, as `transformers` 5 leaves it to do.
+  std::erase_if(config.listed_tokens, [&](const AddedToken& token) {
+    return user_defined.contains(token.content);
+  });
+  const size_t num_own = own.size();
+  NACRE_ASSIGN_OR_RETURN(
+      std::vector<AddedToken> tokens,
+      WithConfiguredTokens(std::move(own), pieces, config, ToldIds::kAsTold));
+  // Of equal contents the model's is found.
+  std::rotate(tokens.begin(), tokens.begin() + num_own, tokens.end());
   for (AddedToken& token : tokens) {
     // There is no normalized pass here: the model normalizes as it encodes.
     token.normalized = false;
@@ -117,11 +126,6 @@ absl::Status SentencePieceTokenizer::AddConfiguredTokens(
       reserved.resize(token.id + 1);
     }
     if (pieces[token.id].empty()) pieces[token.id] = token.content;
-    if (pieces[token.id] != token.content) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "added token '", token.content, "' has id ", token.id, ", which is '",
-          absl::Utf8SafeCHexEscape(pieces[token.id]), "' in the model"));
-    }
     special_[token.id] = special_[token.id] || token.special;
     token.special = special_[token.id];
   }

@@ -108,8 +108,8 @@ class Tokenizer {
 };
 
 // Reads tokenizer.json, or tokenizer.model if that is absent (SentencePiece, or
-// tiktoken with what config.json says), or qwen.tiktoken, and
-// tokenizer_config.json if present; of a GGUF file, its metadata.
+// tiktoken with what config.json says), or qwen.tiktoken, and the files beside
+// it that tokenizer_config.h names; of a GGUF file, its metadata.
 // NOT_FOUND: none of these files is in the folder. INVALID_ARGUMENT or
 // DATA_LOSS: a file is malformed; UNIMPLEMENTED: it needs something that is not
 // supported. Messages name the file and what is wrong in it.

@@ -94,5 +94,20 @@ TEST(JsonFieldsTest, NumbersHaveALimit) {
   }
 }
 
+TEST(KeysInOrderTest, AreThoseOfOneObject) {
+  const auto keys = [](const char* text) { return KeysInOrder(text, "x"); };
+  EXPECT_THAT(
+      keys(R"({"a": {"n": 1}, "x": {"z": {"x": {"m": 1}}, "b": [{"o": 2}],
+                      "a": 1}, "b": {"p": 1}})"),
+      ::testing::ElementsAre("z", "b", "a"));
+  EXPECT_THAT(keys(R"({"x": {"b": 1, "a": 1, "b": 2}})"),
+              ::testing::ElementsAre("b", "a", "b"));
+  for (const char* none :
+       {"{", "[]", "{}", R"({"x": [{"a": 1}]})", R"({"x": 1, "y": {"a": 1}})",
+        R"([{"x": {"a": 1}}])", R"({"x": {"a": 1})"}) {
+    EXPECT_THAT(keys(none), ::testing::IsEmpty()) << none;
+  }
+}
+
 }  // namespace
 }  // namespace nacre

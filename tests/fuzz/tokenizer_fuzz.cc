@@ -109,6 +109,29 @@ void UseTiktoken(absl::string_view parts, bool adds_bytes) {
   if (tokenizer.ok()) UseTokenizer(**tokenizer);
 }
 
+// tokenizer_config.json, special_tokens_map.json and added_tokens.json, with a
+// zero byte between them, beside a tokenizer of two pieces and one added token.
+void UseConfig(absl::string_view parts) {
+  constexpr absl::string_view kTokenizer =
+      R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+          "added_tokens": [{"id": 2, "content": "<s>", "special": true}]})";
+  const std::vector<std::string> texts =
+      absl::StrSplit(parts, absl::MaxSplits('\0', 2));
+  auto config = nacre::tokenizer::ParseTokenizerConfig(texts[0]);
+  if (!config.ok()) return;
+  if (texts.size() > 1 &&
+      !nacre::tokenizer::AddSpecialTokensMap(texts[1], &*config).ok()) {
+    return;
+  }
+  if (texts.size() > 2 &&
+      !nacre::tokenizer::AddAddedTokensFile(texts[2], &*config).ok()) {
+    return;
+  }
+  const auto tokenizer =
+      nacre::tokenizer::ParseHuggingFaceTokenizer(kTokenizer, *config);
+  if (tokenizer.ok()) UseTokenizer(**tokenizer);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -124,8 +147,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   if (data[0] % 4 == 0) {
-    const auto config = nacre::tokenizer::ParseTokenizerConfig(bytes);
-    (void)config.ok();
+    UseConfig(bytes);
     return 0;
   }
   const auto tokenizer =
