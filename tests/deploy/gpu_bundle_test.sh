@@ -22,7 +22,7 @@ mkdir "$folder/elsewhere"
 mv "$folder/made" "$folder/elsewhere/bundle"
 bundle=$folder/elsewhere/bundle
 bytes=$(du -sb "$bundle" | cut -f 1)
-((bytes < 60000000)) || fail "it has $bytes bytes"
+((bytes < 80000000)) || fail "it has $bytes bytes"
 links=$(find "$bundle" -type l)
 [[ -z "$links" ]] || fail "links do not travel: $links"
 "$bundle/run.sh" --unpack || fail "it cannot be unpacked"
