@@ -102,8 +102,9 @@ absl::Status CheckLoad(const ModelConfig& config, const Checkpoint& checkpoint,
   if (checkpoint.quantization().has_value()) {
     return absl::UnimplementedError(
         absl::StrCat("--tensor-parallel ", ranks,
-                     " of a checkpoint whose weights are quantized; those of "
-                     "floats can, with --weights int8 or int4, too"));
+                     ": this checkpoint's weights are quantized, and are not "
+                     "split; those of floats are, also with --weights int8 or "
+                     "int4"));
   }
   NACRE_ASSIGN_OR_RETURN(const kernels::WeightType weights,
                          kernels::ParseWeightType(backend.weights));

@@ -343,6 +343,27 @@ REFUSED = [
      ["target.flags.prefix-cache-size is 4G, but target.flags.prefix-cache is off"]),
     ({"draft": {"flags": {"prefix-cache-dir": "/cache"}}},
      ["draft.flags.prefix-cache-dir is /cache, but draft.flags.prefix-cache-size"]),
+    *(({"target": {"flags": {"tensor-parallel": 2, flag: "/d"}}},
+       [f"target.flags.{flag} is /d, but target.flags.tensor-parallel is 2"])
+      for flag in ("medusa", "eagle", "glide", "publish-features")),
+    ({"target": {"flags": {"prefill": "cublas"}}},
+     ["target.flags.prefill is cublas, but target.flags.backend is cpu"]),
+    ({"target": {"gpu": {"count": 2}, "flags": {
+        "backend": "cuda", "tensor-parallel": 2, "prefill": "cublas"}}},
+     ["target.flags.prefill is cublas, but target.flags.tensor-parallel is 2"]),
+    ({"target": {"gpu": {"count": 1}, "flags": {
+        "backend": "cuda", "weights": "int8", "prefill": "cublas"}}},
+     ["target.flags.prefill is cublas, but target.flags.weights is int8"]),
+    ({"draft": {"flags": {"tensor-parallel": 2, "device": "0,1"}}},
+     ["draft.flags.device is 0,1, but draft.flags.backend is cpu"]),
+    ({"target": {"gpu": {"count": 2}, "flags": {"backend": "cuda", "device": "0,1"}}},
+     ["target.flags.device is 0,1, but target.flags.tensor-parallel is 0"]),
+    ({"target": {"nodes": 2, "gpu": {"count": 4}, "flags": {
+        "backend": "cuda", "tensor-parallel": 4, "device": "0,1,2,3"}}},
+     ["target.flags.device is 0,1,2,3, but target.flags.tensor-parallel is 4 on 2 nodes"]),
+    ({"target": {"gpu": {"count": 2}, "flags": {
+        "backend": "cuda", "tensor-parallel": 2, "device": "0,0"}}},
+     ["target.flags.device is 0,0, with a GPU twice, but target.flags.max-memory is not set"]),
     ({"target": {"gpu": {"count": 2}, "flags": {"backend": "cuda", "tensor-parallel": 4}}},
      ["target.flags.tensor-parallel is 4, but target.gpu.count is 2"]),
     ({"target": {"resources": {"requests": {"cpu": 3}}}},
@@ -428,6 +449,17 @@ TAKEN = [
     # GPUs come in other ways, too.
     ({"target": {"flags": {"backend": "cuda"}, "pod": {"runtimeClassName": "nvidia"}}},
      lambda pod: pod["runtimeClassName"], "nvidia"),
+    ({"target": {"nodes": 2, "gpu": {"count": 2}, "flags": {
+        "backend": "cuda", "tensor-parallel": 4, "device": "1,0"}}},
+     lambda group: [
+         argument for argument in
+         group["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["args"]
+         if argument.startswith(("--device=", "--tensor-parallel="))],
+     ["--device=1,0", "--tensor-parallel=4"], "target", "LeaderWorkerSet"),
+    ({"target": {"gpu": {"count": 2}, "flags": {"backend": "cuda", "tensor-parallel": 2,
+                                                "device": "0,0", "max-memory": "4G"}}},
+     lambda pod: pod["containers"][0]["args"][-3:],
+     ["--device=0,0", "--max-memory=4G", "--tensor-parallel=2"]),
     ({"target": {"gpu": {"count": 1}, "pod": {"extraArgs": ["--backend=cuda"]}}},
      lambda pod: pod["containers"][0]["args"][-1], "--backend=cuda"),
     ({"target": {"resources": {"requests": {"cpu": "2000m", "memory": "4096Mi"}}}},

@@ -12,11 +12,13 @@
 #   all     all of these
 #
 # OUT_DIR (default ./results) gets summary.json, a JSON file for each benchmark
-# and log.txt with all output, as it comes. --only: of all parts, or those that
+# and log.txt with all output, as it comes. What an earlier run left there is moved
+# to a folder in it. Flags come in any order. --only: of all parts, or those that
 # are named, no steps but those with the names, which may be patterns: --only
-# 'bench_*' --only inflate. A step that fails is shown as failed, the others
-# go on. Exit codes: 0 all passed; 1 a step failed, or there was no time for it;
-# 77 no GPU, or too old a driver: nothing was run.
+# 'bench_*' --only inflate. A step that fails is shown as failed, the others go on.
+# Exit codes: 0 all passed; 1 a step failed, there was no time for it, or the log
+# or summary.json could not be written; 77 no GPU, or too old a driver: nothing
+# was run.
 #
 # --rehearse, for machines without a GPU: the steps that need no kernels of ours
 # run on the CPU, short; the others are skipped.
@@ -25,26 +27,39 @@
 set -uo pipefail
 
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; }
-rehearse=
+die() {
+  echo "run.sh: $*" >&2
+  exit 1
+}
+rehearse='' unpack='' out=''
 only=() parts=()
-if [[ "${1:-}" == --rehearse ]]; then
-  rehearse=1
+while (($# > 0)); do
+  case "$1" in
+    --rehearse) rehearse=1 ;;
+    --unpack) unpack=1 ;;
+    --only | --part)
+      (($# > 1)) || die "$1 needs a value"
+      case "$1 $2" in
+        --only*) only+=("$2") ;;
+        "--part all") parts+=(right fast models clean) ;;
+        "--part right" | "--part fast" | "--part models" | "--part clean")
+          parts+=("$2")
+          ;;
+        *) die "no part '$2' (known: right fast models clean all)" ;;
+      esac
+      shift
+      ;;
+    --help | -h)
+      usage
+      exit
+      ;;
+    -*) die "no flag '$1' (known: --rehearse --unpack --part --only --help)" ;;
+    *)
+      [[ -z "$out" ]] || die "two folders for results, $out and $1"
+      out=$1
+      ;;
+  esac
   shift
-fi
-while [[ "${1:-}" == --only || "${1:-}" == --part ]] && (($# > 1)); do
-  if [[ "$1" == --only ]]; then
-    only+=("$2")
-  else
-    case "$2" in
-      right | fast | models | clean) parts+=("$2") ;;
-      all) parts+=(right fast models clean) ;;
-      *)
-        echo "run.sh: no part '$2' (known: right fast models clean all)" >&2
-        exit 1
-        ;;
-    esac
-  fi
-  shift 2
 done
 if ((${#parts[@]} == 0)); then
   parts=(right fast)
@@ -58,31 +73,34 @@ begin_part() { # PART SECONDS
   now=$1
   until=$((SECONDS + ${NACRE_GPU_SECONDS:-$2}))
 }
-case "${1:-}" in
-  --unpack) ;;
-  -*)
-    usage
-    [[ "$1" == --help || "$1" == -h ]]
-    exit
-    ;;
-esac
 bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
 # `unpacked` comes last: a run that was stopped begins again.
 if [[ ! -f "$bundle/unpack/unpacked" ]]; then
   if ! LD_LIBRARY_PATH=$bundle/unpack "$bundle/unpack/xz" -dc \
     "$bundle/programs.tar.xz" | tar -xf - -C "$bundle"; then
-    echo "run.sh: cannot unpack $bundle/programs.tar.xz" >&2
-    exit 1
+    die "cannot unpack $bundle/programs.tar.xz"
   fi
   touch "$bundle/unpack/unpacked"
 fi
-[[ "${1:-}" == --unpack ]] && exit
-out=${1:-results}
+[[ -n "$unpack" ]] && exit
+out=${out:-results}
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
 # Tests find their data relative to it.
 cd "$bundle" || exit 1
 log=$out/log.txt
-: >"$log"
+# What an earlier run left is not taken for this one's.
+shopt -s nullglob
+earlier=("$out"/{summary,tokens,{bench,pair}_*}.json* "$log"*)
+shopt -u nullglob
+if ((${#earlier[@]} > 0)); then
+  aside=1
+  while [[ -e "$out/earlier-$aside" ]]; do aside=$((aside + 1)); done
+  { mkdir "$out/earlier-$aside" && mv "${earlier[@]}" "$out/earlier-$aside"; } ||
+    die "cannot move what an earlier run left in $out to $out/earlier-$aside"
+  echo "what an earlier run left in $out is in $out/earlier-$aside"
+fi
+cannot_write() { die "cannot write $*; is the disk full?"; }
+{ : >"$log"; } 2>/dev/null || cannot_write "$log"
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -107,8 +125,8 @@ record() { # NAME STATE SECONDS NOTE
 
 # So that a run that is stopped from outside leaves what it has.
 summarize() { # STATE
-  local i comma
-  {
+  local i comma text new=$out/summary.json.new
+  text=$(
     printf '{\n "state": "%s",\n "seconds": %d,\n "failed": %d,\n' "$1" \
       "$SECONDS" "$failures"
     printf ' "commit": "%s",\n "device": %s,\n "steps": [' \
@@ -119,8 +137,12 @@ summarize() { # STATE
       printf '%s\n  {"name": "%s", "state": "%s", "seconds": %d, "note": "%s"}' \
         "$comma" "${names[i]}" "${states[i]}" "${durations[i]}" "${notes[i]}"
     done
-    printf '\n ]\n}\n'
-  } >"$out/summary.json"
+    printf '\n ]\n}'
+  )
+  { printf '%s\n' "$text" >"$new" && mv "$new" "$out/summary.json"; } 2>/dev/null || {
+    rm -f "$new"
+    cannot_write "$out/summary.json"
+  }
 }
 
 # What of a step's output tells how it went.
@@ -144,7 +166,7 @@ wanted() { # NAME
 # step NAME LIMIT COMMAND...: runs it, LIMIT seconds at most. Exit code 77 means
 # that it found no GPU.
 step() {
-  local name=$1 limit=$2 left code begin=$SECONDS output=$work/output
+  local name=$1 limit=$2 left code written begin=$SECONDS output=$work/output
   shift 2
   wanted "$name" || return
   left=$((until - SECONDS))
@@ -154,11 +176,13 @@ step() {
   fi
   ((limit > left)) && limit=$left
   printf '[%3d s] %-22s ...\n' "$SECONDS" "$name"
-  echo "== $name: $*" >>"$log"
+  { echo "== $name: $*" >>"$log"; } 2>/dev/null || cannot_write "$log"
   # To the log while it runs: a run that is stopped from outside leaves that much.
-  timeout -k 5 "$limit" "$@" 2>&1 </dev/null | tee "$output" >>"$log"
-  code=${PIPESTATUS[0]}
-  printf '== %s: exit code %d\n\n' "$name" "$code" >>"$log"
+  timeout -k 5 "$limit" "$@" 2>&1 </dev/null | tee "$output" 2>/dev/null >>"$log"
+  code=${PIPESTATUS[0]} written=${PIPESTATUS[1]}
+  { printf '== %s: exit code %d\n\n' "$name" "$code" >>"$log"; } 2>/dev/null ||
+    written=1
+  ((written == 0)) || cannot_write "$log or $output"
   case $code in
     0) record "$name" passed $((SECONDS - begin)) "$(note_of "$output")" ;;
     77) record "$name" skipped $((SECONDS - begin)) "no device" ;;

@@ -3,7 +3,8 @@
 
   scripts/roofline.py                       the tables of docs/roofline.md
   scripts/roofline.py --config config.json  of a model of yours
-  scripts/roofline.py --read 3350 --tflops 700 ...    on another GPU
+  scripts/roofline.py --read 3350 --tflops 700 ...    on another GPU, of which
+                                                      nothing is measured
 
 Nothing is measured here. MEASURED has what docs/performance.md says; the other
 numbers follow from shapes, and from what products and attention took alone.
@@ -267,7 +268,7 @@ def planned_products(device, model, weights):
 
 def planned_step(device, model, weights, rows):
     """(seconds, whether the plan named them); None: it knew no such model."""
-    named = PLANNED_READ.get(model.name)
+    named = PLANNED_READ.get(model.name) if model in MODELS else None
     if named is None:
         return None
     if rows == "prompt":
@@ -288,7 +289,7 @@ def planned_step(device, model, weights, rows):
 def measured_step(model, weights, rows):
     """(seconds, seconds of these for logits), or None."""
     found = MEASURED.get((model.name, weights), {}).get(rows)
-    if found is None:
+    if found is None or model not in MODELS:
         return None
     ms, logits = found
     return ms * MS, rows * model.vocab * 4 / TO_HOST if logits else 0
@@ -323,7 +324,9 @@ def step_row(device, model, weights, rows):
     expected = [expected_prompt(device, model, form) if prompt
                 else expected_step(device, model, form, rows)
                 for form in ends(weights)]
-    measured = measured_step(model, weights, rows)
+    measured = None
+    if device == Device():
+        measured = measured_step(model, weights, rows)
     to_expected = of_limit = "-"
     if measured is not None:
         to_expected = f"{measured[0] / (expected[0] + measured[1]):.2f}"
@@ -401,9 +404,38 @@ TABLES = (("Steps", step_table), ("Where a step of 1 row goes, ms", parts_table)
           ("Contexts, 1 row", context_table))
 
 
+# Whose layers are those of Model, and what model/families.cc has for what a
+# config leaves out. (Not counted: norms of Qwen3's heads, biases of Qwen2.)
+FAMILIES = {"LlamaForCausalLM": {},
+            "MistralForCausalLM": {"num_key_value_heads": 8,
+                                   "sliding_window": 4096},
+            "Qwen2ForCausalLM": {"num_key_value_heads": 32,
+                                 "sliding_window": 4096},
+            "Qwen3ForCausalLM": {"num_key_value_heads": 32, "head_dim": 128,
+                                 "sliding_window": 4096}}
+
+
+def defaults_of(text):
+    """Of the family; an error where the numbers would be another model's."""
+    names = text.get("architectures")
+    if names not in [[name] for name in FAMILIES]:
+        raise ValueError(f"architectures is {names!r}, whose layers are not "
+                         f"modelled here (only {', '.join(FAMILIES)})")
+    defaults = FAMILIES[names[0]]
+    window = text.get("sliding_window", defaults.get("sliding_window"))
+    if names[0].startswith("Qwen") and not text.get("use_sliding_window"):
+        window = None
+    if names[0] != "LlamaForCausalLM" and window is not None:
+        raise ValueError(f"sliding_window is {window!r}: attention over a part "
+                         "of the context is not modelled here")
+    return defaults
+
+
 def integer_of(field, default, text):
-    """A field of config.json."""
-    value = text.get(field, default)
+    """A field of config.json, where null is as good as none."""
+    value = text.get(field)
+    if value is None:
+        value = default
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{field} is {value!r}, expected an integer above 0")
     return value
@@ -412,13 +444,20 @@ def integer_of(field, default, text):
 def read_model(path):
     try:
         text = json.loads(pathlib.Path(path).read_text())
+        if not isinstance(text, dict):
+            raise ValueError("not a JSON object")
+        defaults = defaults_of(text)
         hidden = integer_of("hidden_size", None, text)
         heads = integer_of("num_attention_heads", None, text)
         return Model(pathlib.Path(path).resolve().parent.name, hidden,
                      integer_of("intermediate_size", None, text),
                      integer_of("num_hidden_layers", None, text), heads,
-                     integer_of("num_key_value_heads", heads, text),
-                     integer_of("head_dim", hidden // heads, text),
+                     integer_of("num_key_value_heads",
+                                defaults.get("num_key_value_heads", heads),
+                                text),
+                     integer_of("head_dim",
+                                defaults.get("head_dim", hidden // heads),
+                                text),
                      integer_of("vocab_size", None, text))
     except (OSError, ValueError) as error:
         sys.exit(f"roofline: error: {path}: {error}")

@@ -22,7 +22,7 @@ mkdir "$folder/elsewhere"
 mv "$folder/made" "$folder/elsewhere/bundle"
 bundle=$folder/elsewhere/bundle
 bytes=$(du -sb "$bundle" | cut -f 1)
-((bytes < 60000000)) || fail "it has $bytes bytes"
+((bytes < 80000000)) || fail "it has $bytes bytes"
 links=$(find "$bundle" -type l)
 [[ -z "$links" ]] || fail "links do not travel: $links"
 "$bundle/run.sh" --unpack || fail "it cannot be unpacked"
@@ -152,7 +152,22 @@ else
   env -i PATH=/usr/bin:/bin HOME=/ "$bundle/run.sh" --rehearse --only 'inf*' \
     --only 'exact-draft-*' "$folder/some" >"$folder/said" 2>&1 ||
     fail "some of the steps ended with $?: $(cat "$folder/said")"
-  json_is "$folder/some/summary.json" '[s["name"] for s in j["steps"]] == [
+  # In any order of flags, and what an earlier run left is none of this one's.
+  echo 1 >"$folder/some/bench_gpu.json"
+  env -i PATH=/usr/bin:/bin HOME=/ "$bundle/run.sh" --only inflate \
+    "$folder/some" --part fast --rehearse >"$folder/said" 2>&1 ||
+    fail "flags after the folder ended with $?: $(cat "$folder/said")"
+  [[ $(cd "$folder/some" && echo *) == "earlier-1 log.txt summary.json" ]] ||
+    fail "an earlier run's files stay: $(ls "$folder/some")"
+  [[ -f "$folder/some/earlier-1/bench_gpu.json" ]] || fail "they are lost"
+  refused() { # WORD ARGS...
+    said=$("$bundle/run.sh" "${@:2}" 2>&1) && fail "$1: no failure"
+    [[ "$said" == "run.sh: $1"* && "$said" != *$'\n'* ]] || fail "not $1: $said"
+  }
+  refused "no flag '--rehearsal'" --rehearsal
+  refused "--only needs a value" --only
+  refused "two folders for results, a and b" a b
+  json_is "$folder/some/earlier-1/summary.json" '[s["name"] for s in j["steps"]] == [
       "exact-draft-on-cpu", "inflate"]'
 
   # Tokens are the same also where no step was one kernel, as none is on a CPU.
@@ -180,6 +195,24 @@ END
   json_is "$folder/idle/summary.json" '[(s["name"], s["state"], s["note"])
       for s in j["steps"]] == [("exact-glide", "failed", "code 1: nacre: no "
       "token of its own draft was accepted")]'
+
+  # Nor does a run whose log, or summary, has no room.
+  cat >"$bundle/bin/nacre" <<'END'
+#!/bin/sh
+[ "$1" = --help ] && exit
+for line in 1 2 3 4 5 6 7 8; do printf '%01000d\n' $line; done
+END
+  for kb in 0 4; do
+    (trap '' XFSZ && ulimit -f "$kb" && env -i PATH=/usr/bin:/bin HOME=/ \
+      "$bundle/run.sh" --part right --only exact-gpu --rehearse "$folder/full-$kb" \
+      2>&1) | cat >"$folder/said"
+    code=${PIPESTATUS[0]}
+    ((code == 1)) || fail "files of $kb KB at most: $code: $(cat "$folder/said")"
+    [[ $(grep -c '^run.sh: cannot write .*full' "$folder/said") == 1 ]] ||
+      fail "no word of files of $kb KB at most: $(cat "$folder/said")"
+    grep -q '^passed' "$folder/said" && fail "passed: $(cat "$folder/said")"
+    [[ ! -e "$folder/full-$kb/summary.json" ]] || fail "a summary of nothing"
+  done
   mv "$folder/nacre" "$bundle/bin/nacre"
 
   rm "$bundle/models/draft/model.safetensors"

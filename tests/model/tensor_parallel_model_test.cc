@@ -363,7 +363,9 @@ TEST(TensorParallelModelTest, RefusesQuantizedCheckpoints) {
       ConfigJson("LlamaForCausalLM", "f32", awq), dir);
   const absl::Status status = Refused(dir, Backend("cpu", "auto"), 2);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-  EXPECT_THAT(status.ToString(), HasSubstr("weights are quantized"));
+  EXPECT_THAT(status.ToString(),
+              HasSubstr("--tensor-parallel 2: this checkpoint's weights are "
+                        "quantized, and are not split; those of floats are"));
 }
 
 TEST(TensorParallelModelTest, AsksForTheMemoryOfAllRanksOnce) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """scripts/roofline.py: bytes, operations and limits; the page has its tables."""
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -165,7 +166,7 @@ class ProgramTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = pathlib.Path(folder.name, "config.json")
-        whole = {"hidden_size": 4096, "intermediate_size": 14336,
+        whole = {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
                  "num_hidden_layers": 32, "num_attention_heads": 32,
                  "num_key_value_heads": 8, "vocab_size": 128256, **fields}
         path.write_text(json.dumps(
@@ -185,9 +186,18 @@ class ProgramTest(unittest.TestCase):
         # Without these, as transformers has it.
         model = roofline.read_model(self.config(num_key_value_heads=None))
         self.assertEqual((model.kv_heads, model.head_dim), (32, 128))
+        model = roofline.read_model(self.config(
+            architectures=["Qwen3ForCausalLM"], num_attention_heads=64,
+            sliding_window=4096, use_sliding_window=False))
+        self.assertEqual((model.kv_heads, model.head_dim), (8, 128))
         done = self.run_program("--config", self.config())
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("| bf16 | 1 | 15.01 |", done.stdout)
+
+    def test_a_name_of_a_measured_model_measures_nothing(self):
+        other = dataclasses.replace(OF_8B, layers=16)
+        self.assertIsNone(roofline.measured_step(other, "bf16", 1))
+        self.assertIsNone(roofline.planned_step(H200, other, "bf16", 1))
 
     def test_says_what_is_wrong_with_a_config(self):
         for path, word in ((self.config(hidden_size=None),
@@ -196,6 +206,22 @@ class ProgramTest(unittest.TestCase):
                             "num_hidden_layers is 0"),
                            (self.config(vocab_size="many"),
                             "vocab_size is 'many'"),
+                           (self.config(architectures=None),
+                            "architectures is None, whose layers are not"),
+                           (self.config(architectures=["MixtralForCausalLM"],
+                                        num_local_experts=8),
+                            "architectures is ['MixtralForCausalLM'], whose "
+                            "layers are not modelled here (only Llama"),
+                           (self.config(architectures=["Qwen3MoeForCausalLM"]),
+                            "Qwen3MoeForCausalLM"),
+                           (self.config(architectures=["Gemma2ForCausalLM"]),
+                            "Gemma2ForCausalLM"),
+                           (self.config(architectures=["MistralForCausalLM"]),
+                            "sliding_window is 4096"),
+                           (self.config(architectures=["Qwen2ForCausalLM"],
+                                        use_sliding_window=True,
+                                        sliding_window=512),
+                            "sliding_window is 512"),
                            ("/nowhere/config.json", "No such file")):
             with self.assertRaises(SystemExit) as caught:
                 roofline.read_model(path)
@@ -206,6 +232,11 @@ class ProgramTest(unittest.TestCase):
         done = self.run_program("--read", "2177", "--tflops", "825")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("| 8B | bf16 | 1 | 15.01 | 0.015 | 6.93 |", done.stdout)
+        for other in (roofline.Device(H200.read / 2), roofline.Device(
+                multiprocessors=114)):
+            for line in roofline.step_table(other,
+                                            roofline.MODELS).splitlines()[2:]:
+                self.assertTrue(line.endswith("| - | - | - |"), line)
         for flag, value in (("--read", "0"), ("--tflops", "inf"),
                             ("--multiprocessors", "0")):
             done = self.run_program(flag, value)

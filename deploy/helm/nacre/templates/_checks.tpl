@@ -151,6 +151,37 @@ Where extraArgs or extraEnv name a backend, that is the user's own affair. */}}
 {{- if and (gt $nodes 1) (lt (int $ranks) $nodes) -}}
 {{- fail (printf "%s.nodes is %d, but %s.flags.tensor-parallel is %s: each node has a rank or more" .role $nodes .role $ranks) -}}
 {{- end -}}
+{{- if ne $ranks "0" -}}
+{{- range $name := list "medusa" "eagle" "glide" "publish-features" -}}
+{{- if get $flags $name -}}
+{{- fail (printf "%s.flags.%s is %v, but %s.flags.tensor-parallel is %s: a model that is split shows no draft what it computes" $.role $name (get $flags $name) $.role $ranks) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if eq (toString (get $flags "prefill")) "cublas" -}}
+{{- if ne $backend "cuda" -}}
+{{- fail (printf "%s.flags.prefill is cublas, but %s.flags.backend is %s: only cuda has it" .role .role $backend) -}}
+{{- end -}}
+{{- if ne $ranks "0" -}}
+{{- fail (printf "%s.flags.prefill is cublas, but %s.flags.tensor-parallel is %s: ranks cannot have it" .role .role $ranks) -}}
+{{- end -}}
+{{- if not (has $weights (list "auto" "bf16" "bf16a16")) -}}
+{{- fail (printf "%s.flags.prefill is cublas, but %s.flags.weights is %s: only bf16 has it" .role .role $weights) -}}
+{{- end -}}
+{{- end -}}
+{{- $listed := splitList "," (toString (default "0" (get $flags "device"))) -}}
+{{- if gt (len $listed) 1 -}}
+{{- $at := printf "%s.flags.device is %v" .role (get $flags "device") -}}
+{{- if ne $backend "cuda" -}}
+{{- fail (printf "%s, but %s.flags.backend is %s: only cuda has GPUs" $at .role $backend) -}}
+{{- end -}}
+{{- if ne (len $listed | mul $nodes | int) (int $ranks) -}}
+{{- fail (printf "%s, but %s.flags.tensor-parallel is %s%s: each rank has a GPU of the list" $at .role $ranks (ternary (printf " on %d nodes" $nodes) "" (gt $nodes 1))) -}}
+{{- end -}}
+{{- if and (lt (len (uniq $listed)) (len $listed)) (not (get $flags "max-memory")) -}}
+{{- fail (printf "%s, with a GPU twice, but %s.flags.max-memory is not set: ranks that share a GPU need it" $at .role) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (ne $backend "cuda") (eq $weights "fp8") -}}
 {{- fail (printf "%s.flags.weights is fp8, but %s.flags.backend is %s: only cuda has them" .role .role $backend) -}}
 {{- end -}}
