@@ -8,10 +8,13 @@
 #include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "common/cpu_list.h"
 #include "tests/integration/processes.h"
 #include "tests/integration/streams.h"
@@ -216,15 +219,20 @@ TEST_P(LostNodeTest, ItsStreamsWaitForItToComeBack) {
   processes.StartWorker("draft", "draft");
   processes.AwaitReady(2);
   Service service(processes.address(), processes.admin_address());
-  std::atomic<bool> killed{false};
-  ExpectAllMethods(service, kKind, expected, [&](size_t tokens) {
-    if (tokens < 16 || killed.exchange(true)) return;
-    processes.Signal(lost, SIGKILL);
-    EXPECT_EQ(processes.AwaitEnd(lost), "signal 9");
-    EXPECT_EQ(processes.AwaitEnd(other), "exit code 1");
-    StartNodes(&processes, 2);
+  std::atomic<bool> began{false};
+  absl::Notification begin;
+  std::thread streams([&] {
+    ExpectAllMethods(service, kKind, expected, [&](size_t tokens) {
+      if (tokens >= 16 && !began.exchange(true)) begin.Notify();
+    });
   });
-  EXPECT_TRUE(killed);
+  EXPECT_TRUE(begin.WaitForNotificationWithTimeout(absl::Minutes(2)));
+  processes.Signal(lost, SIGKILL);
+  EXPECT_EQ(processes.AwaitEnd(lost), "signal 9 (Killed)");
+  EXPECT_EQ(processes.AwaitEnd(other), "exit code 1");
+  // In this thread: processes end with the thread that started them.
+  StartNodes(&processes, 2);
+  streams.join();
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
 
