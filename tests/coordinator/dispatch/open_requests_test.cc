@@ -7,7 +7,8 @@
 namespace nacre::coordinator {
 namespace {
 
-RequestSpec WaitingRequest(const std::string& id, int64_t deadline_ns = kNever) {
+RequestSpec WaitingRequest(const std::string& id,
+                           int64_t deadline_ns = kNever) {
   RequestSpec request;
   request.request_id = id;
   request.deadline_ns = deadline_ns;
