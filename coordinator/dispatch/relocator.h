@@ -32,9 +32,9 @@ class Relocator {
   void OnWorkerGone(uint64_t worker_id);
   // The session's target could not, or no longer, serve it.
   void OnTargetFailure(Session& session, const absl::Status& status);
-  // Its draft could not, or no longer, serve it. That costs no token, so
-  // nobody would hear of it: the log says why, of each draft the first time,
-  // the second, the fourth and so on.
+  // Its draft could not, or no longer, serve it. The answer does not show that,
+  // so the log says why: at a draft's first failure, its second, its fourth and
+  // so on.
   void OnDraftFailure(Session& session, const absl::Status& status);
 
   // Moves sessions off draining workers as far as others have room for them:

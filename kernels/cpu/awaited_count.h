@@ -12,9 +12,10 @@
 
 namespace nacre::kernels {
 
-// A count that some threads raise and others wait for. Who reads it sees what
-// was written before it was raised to that. Its holder puts it into a cache
-// line that few write: what is there comes to another core with it.
+// A count. Some threads raise it, others wait until it changes. A thread that
+// reads a value also sees all that was written before the count got that value.
+// Put it into a cache line together with what its readers need: one transfer
+// between cores then brings both.
 class AwaitedCount {
  public:
   uint32_t value() const { return value_.load(std::memory_order_acquire); }

@@ -119,7 +119,8 @@ TEST_F(VocabularyServiceTest, ADraftThatLacksTokensOfChatsDraftsForThem) {
       const v1::Complete complete = Answer(service, request);
       EXPECT_EQ(Tokens(complete), ar);
       EXPECT_EQ(complete.speculation().degraded_rounds(), 0u);
-      // That method may find that this draft, which guesses, helps nobody.
+      // METHOD_ASYNC measures what a draft is worth. This one only guesses, so
+      // the method may stop drafting.
       if (method == v1::METHOD_ASYNC) continue;
       EXPECT_GT(complete.speculation().drafted(), 0u);
     }
