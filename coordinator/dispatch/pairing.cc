@@ -208,11 +208,17 @@ void Pairing::AttachDrafts() {
   // Where one finds no room, those that need as much find none either, unless
   // it was the session that was too particular.
   int64_t hopeless = std::numeric_limits<int64_t>::max();
+  // For a longer text there is no draft, whatever room they have.
+  int64_t longest = 0;
+  for (const auto& [load, id] : state_.fleet.by_load(WorkerRole::kDraft)) {
+    longest =
+        std::max<int64_t>(longest, state_.fleet.Find(id)->info.context_length);
+  }
   for (auto it = undrafted_.begin(); it != undrafted_.end();) {
     Session& session = *state_.sessions.at(*it++);  // attaching takes it out
-    const int64_t need = LeastDraftNeed(session.request(),
-                                        session.schedule().committed_length());
-    if (need >= hopeless) continue;
+    const int64_t length = session.schedule().committed_length();
+    const int64_t need = LeastDraftNeed(session.request(), length);
+    if (length > longest || need >= hopeless) continue;
     AttachDraft(session);
     if (session.draft_worker == 0 && session.failover.refused_by.empty() &&
         !session.request().policy.needs_file()) {

@@ -37,6 +37,24 @@ TEST_F(DraftNeedsTest, ADraftNeedsRoomForItsOwnContextOnly) {
   EXPECT_EQ(Reserved(draft), 1024);
 }
 
+// It lacks no room: others that need as much may find it.
+TEST_F(DraftNeedsTest, ATextThatIsTooLongHoldsUpNoOther) {
+  AddTarget("target", 8192);
+  RequestSpec request = Sized("long", 2048);
+  request.prompt_ids.assign(1025, 7);
+  request.max_tokens = 8;  // needs 1040
+  const Run run = Start(std::move(request));
+  const Run second = Start(Sized("second", 4096));
+  request = Sized("third", 4096);
+  request.prompt_ids.assign(600, 7);  // needs 1120
+  request.max_tokens = 1000;
+  const Run third = Start(std::move(request));
+  AddDraft("draft", 4096);
+  EXPECT_EQ(DraftAddress(run.id), "");
+  EXPECT_EQ(DraftAddress(second.id), "draft");
+  EXPECT_EQ(DraftAddress(third.id), "draft");
+}
+
 // Without room for a whole text a draft is told how far it has some.
 TEST_F(DraftNeedsTest, ADraftWithLessKvThanItsContextDrafts) {
   AddTarget("target", 8192);
